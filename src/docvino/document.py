@@ -1,0 +1,222 @@
+"""The words of docvino: what travels through the corridor, and what comes out at its end.
+
+    PageImage -> Region -> Crop -> Answer      carry pixels, live for one page (frozen dataclasses)
+    Line, Cell, Block, Page, Document          carry none, are kept, compared, written (frozen pydantic models)
+
+One coordinate frame everywhere: pixels of the upright page image, origin top-left, x to the right, y down.
+Polygons run clockwise from their top-left corner; the first point is not repeated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA_VERSION = "1.0"
+
+Point = tuple[float, float]
+Polygon = tuple[Point, ...]
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+Rotation = Literal[0, 90, 180, 270]
+Task = Literal["ocr", "table", "formula", "chart", "seal", "spotting"]
+Finish = Literal["stop", "length", "repetition", "nonfinite"]
+PageStatus = Literal["ok", "empty", "partial", "failed"]
+ContentFormat = Literal["text", "html", "latex", "none"]
+
+
+@dataclass(frozen=True, eq=False)
+class PageImage:
+    """One page as pixels.
+
+    pixels       uint8 (H, W, 3) RGB, read-only
+    index        0 for the first page of the source
+    dpi          pixels per inch when the source has a physical size, else None
+    rotation     degrees clockwise by which docvino has turned the source page to make this image
+    source_box   the part of the source page that the image shows, before turning: PDF points or image pixels
+    warnings     what the reader of the source had to do differently, e.g. a lower resolution
+    """
+
+    index: int
+    pixels: NDArray[np.uint8]
+    dpi: float | None = None
+    rotation: Rotation = 0
+    source_box: Box | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def width_px(self) -> int:
+        return int(self.pixels.shape[1])
+
+    @property
+    def height_px(self) -> int:
+        return int(self.pixels.shape[0])
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of a page with one role, as the layout stage sees it. `score` is in [0, 1]."""
+
+    label: str
+    score: float
+    polygon: Polygon
+    order: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Crop:
+    """What a reader reads in one go: uint8 (H, W, 3) RGB pixels and the regions (by position in the page's list) they show.
+
+    `offset_px` is where the crop's top-left corner lies on the page.
+    """
+
+    pixels: NDArray[np.uint8]
+    task: Task
+    regions: tuple[int, ...]
+    offset_px: Point = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a reader says of one crop. `confidence` is in [0, 1]; line polygons are in the crop's pixels."""
+
+    text: str
+    confidence: float
+    lines: tuple[Line, ...] = ()
+    finish: Finish = "stop"
+    dropped_lines: int = 0
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Line(Frozen):
+    """One line of text. `confidence` in [0, 1] is the mean probability of its characters."""
+
+    text: str
+    polygon: Polygon
+    confidence: float
+
+
+class Cell(Frozen):
+    """One cell of a table; rows and columns count from 0."""
+
+    row: int
+    column: int
+    row_span: int = 1
+    column_span: int = 1
+    text: str
+    confidence: float | None = None
+
+
+class Block(Frozen):
+    """One piece of a page in reading order: a title, a paragraph group, a table, a figure.
+
+    id             unique in the document, e.g. "p1-b3" (page 1, block 3)
+    label          role by the layout model's own name; "text" for text that the layout model did not see
+    polygons       every region the block covers
+    order          place in the page's reading order, from 0
+    content        text in `format`; paragraphs are separated by an empty line
+    confidence     mean of its lines weighted by their length, None when nothing was read
+    layout_score   score of the layout model, None when it did not see the block
+    """
+
+    id: str
+    label: str
+    polygons: tuple[Polygon, ...]
+    order: int
+    group: int | None = None
+    content: str
+    format: ContentFormat = "text"
+    confidence: float | None = None
+    layout_score: float | None = None
+    lines: tuple[Line, ...] = ()
+    cells: tuple[Cell, ...] = ()
+    finish: Finish = "stop"
+    warnings: tuple[str, ...] = ()
+
+
+class Page(Frozen):
+    """One page. `page_index` counts from 0; `rotation_degrees` is the clockwise turn that made the page upright.
+
+    `source_box` is the part of the source page that was read (PDF points or image pixels, before turning).
+    """
+
+    page_index: int
+    width_px: int
+    height_px: int
+    dpi: float | None = None
+    rotation_degrees: Rotation = 0
+    source_box: Box | None = None
+    status: PageStatus
+    error: str | None = None
+    blocks: tuple[Block, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Source(Frozen):
+    """Where the document came from. `sha256` is of the bytes read."""
+
+    name: str
+    sha256: str
+    media_type: str
+
+
+class ModelProvenance(Frozen):
+    """One model as it really ran: read back from the compiled model, not from the wish."""
+
+    spec: str
+    weight_precision: str
+    execution_precision: str
+    devices: tuple[str, ...]
+    manifest_sha256: str
+
+
+class Provenance(Frozen):
+    package: str
+    preset: str
+    openvino: str
+    models: tuple[ModelProvenance, ...]
+    options: dict[str, str | int | float | bool | None]
+
+
+class Stats(Frozen):
+    """Milliseconds by stage, and counts. Times are of the wall clock and vary from run to run."""
+
+    render_ms: float = 0.0
+    orientation_ms: float = 0.0
+    layout_ms: float = 0.0
+    detection_ms: float = 0.0
+    recognition_ms: float = 0.0
+    assemble_ms: float = 0.0
+    crops: int = 0
+    lines: int = 0
+
+    def __add__(self, other: Stats) -> Stats:
+        return Stats(**{name: getattr(self, name) + getattr(other, name) for name in Stats.model_fields})
+
+
+class Document(Frozen):
+    """A whole parsed document. Small (no pixels), comparable with ==, and equal to itself after a trip through JSON."""
+
+    schema_version: str = SCHEMA_VERSION
+    source: Source
+    pages: tuple[Page, ...]
+    provenance: Provenance
+    stats: Stats
+
+
+def box_polygon(left: float, top: float, right: float, bottom: float) -> Polygon:
+    """The rectangle as a polygon: clockwise from its top-left corner."""
+    return ((left, top), (right, top), (right, bottom), (left, bottom))
+
+
+def polygon_box(polygon: Polygon) -> Box:
+    """The smallest upright box around the polygon: left, top, right, bottom."""
+    xs = [x for x, _ in polygon]
+    ys = [y for _, y in polygon]
+    return min(xs), min(ys), max(xs), max(ys)

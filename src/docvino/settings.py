@@ -1,0 +1,169 @@
+"""Settings: what this machine is like (RuntimeConfig) and what one call wants (ParseOptions).
+
+Facts of a model are neither: they live in `docvino.specs`. Precedence, highest first: command-line flag,
+`DOCVINO_*` environment variable, TOML file, default. `resolve` returns each value with its origin.
+Nothing here reads the environment by itself: the caller passes it in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from platformdirs import user_cache_path, user_config_path, user_data_path
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from docvino.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+WeightPrecision = Literal["fp32", "fp16", "int8"]
+ExecutionPrecision = Literal["f32", "bf16", "f16"]
+
+
+def _data_dir() -> Path:
+    return user_data_path("docvino", appauthor=False)
+
+
+def _cache_dir() -> Path:
+    return user_cache_path("docvino", appauthor=False)
+
+
+class RuntimeConfig(BaseModel):
+    """Facts of this machine; each is `--name` on the command line and `DOCVINO_NAME` in the environment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    preset: str = Field("pp-ocr", description="which set of models reads the document")
+    device: str = Field("CPU", description="OpenVINO device: CPU, GPU, GPU.0, GPU.1, NPU")
+    precision: WeightPrecision = Field("fp32", description="stored weights: fp32, fp16 or int8")
+    execution: ExecutionPrecision = Field("f32", description="arithmetic on the device: f32, bf16 or f16")
+    async_slots: int = Field(2, ge=1, le=64, description="inference requests in flight for text lines")
+    threads: int = Field(0, ge=0, le=1024, description="CPU threads for inference; 0 lets OpenVINO choose")
+    model_cache: bool = Field(True, description="keep compiled models between runs")
+    data_dir: Path = Field(default_factory=_data_dir, description="where fetched and converted models live")
+    cache_dir: Path = Field(default_factory=_cache_dir, description="where compiled models and downloads are cached")
+    offline: bool = Field(False, description="never use the network")
+
+
+class ParseOptions(BaseModel):
+    """The wish of one call."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pages: str | None = Field(None, description="pages to read, from 1: 1-3,7")
+    dpi: float = Field(144.0, ge=36, le=1200, description="resolution at which PDF pages are rendered")
+    password: str | None = Field(None, description="password of an encrypted PDF", repr=False)
+    max_pixels: int = Field(100_000_000, ge=1, description="largest page in pixels")
+    max_pages: int = Field(2000, ge=1, description="most pages of one document")
+    auto_rotate: bool = Field(True, description="turn pages upright before reading")
+    min_confidence: float = Field(0.5, ge=0, le=1, description="lines read with less confidence are left out")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a setting's value came from: a flag, an environment variable, a file, or the default."""
+
+    value: object
+    source: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    runtime: RuntimeConfig
+    options: ParseOptions
+    origins: Mapping[str, Origin]
+
+
+def default_config_file() -> Path:
+    """The TOML file that is read when it exists: `docvino.toml` in the platform's configuration folder."""
+    return user_config_path("docvino", appauthor=False) / "docvino.toml"
+
+
+def setting_names() -> tuple[str, ...]:
+    return (*RuntimeConfig.model_fields, *ParseOptions.model_fields)
+
+
+def nearest(name: str, known: tuple[str, ...]) -> str:
+    """A sentence that helps somebody who mistyped `name`."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+
+
+def resolve(
+    flags: Mapping[str, object] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    config_file: Path | None = None,
+) -> Settings:
+    """Merges flags, environment, TOML file and defaults into settings that know where each value came from.
+
+    flags        by setting name; None means "not given"
+    environ      variables to look at; those that start with DOCVINO_ must be known
+    config_file  TOML with setting names as top-level keys; must exist when given
+
+    Raises: ConfigError for an unknown name (naming the nearest one), a value out of range, an unreadable file.
+    """
+    known = setting_names()
+    merged: dict[str, Origin] = {}
+    for name, value in _read_toml(config_file, known).items():
+        merged[name] = Origin(value, f"file {config_file}")
+    for variable, text in sorted((environ or {}).items()):
+        if not variable.startswith("DOCVINO_") or variable == "DOCVINO_CONFIG":
+            continue
+        name = variable.removeprefix("DOCVINO_").lower()
+        if name not in known:
+            variables = tuple("DOCVINO_" + key.upper() for key in known)
+            raise ConfigError(f"unknown environment variable {variable}", fix=nearest(variable, variables))
+        merged[name] = Origin(text, f"environment {variable}")
+    for name, value in (flags or {}).items():
+        if name not in known:
+            raise ConfigError(f"unknown setting {name!r}", fix=nearest(name, known))
+        if value is not None:
+            merged[name] = Origin(value, f"flag --{name.replace('_', '-')}")
+    runtime = _build(RuntimeConfig, merged)
+    options = _build(ParseOptions, merged)
+    origins = {
+        name: Origin(getattr(part, name), merged[name].source if name in merged else "default")
+        for part in (runtime, options)
+        for name in type(part).model_fields
+    }
+    return Settings(runtime=runtime, options=options, origins=origins)
+
+
+def _read_toml(path: Path | None, known: tuple[str, ...]) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read settings file {path}: {error}", fix="give a readable TOML file") from error
+    for name in table:
+        if name not in known:
+            raise ConfigError(f"unknown setting {name!r} in {path}", fix=nearest(name, known))
+    return table
+
+
+def _build(kind: type[Any], merged: Mapping[str, Origin]) -> Any:
+    values = {name: merged[name].value for name in kind.model_fields if name in merged}
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        about = kind.model_fields[name].description
+        raise ConfigError(
+            f"bad value {_shown(name, merged[name].value)} for {name} ({merged[name].source}): {first['msg'].lower()}",
+            fix=f"{name}: {about}",
+        ) from error
+
+
+def _shown(name: str, value: object) -> str:
+    return "(hidden)" if name == "password" else repr(value)

@@ -1,0 +1,49 @@
+"""Models and presets as data. A new model of a known kind is one new file here and one line in MODELS."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from docvino.errors import ConfigError
+from docvino.settings import nearest
+from docvino.specs import orientation, picodet, pp_ocr
+from docvino.specs.model import ModelSpec, Preset
+
+MODELS = MappingProxyType(
+    {spec.name: spec for spec in (pp_ocr.DETECTION, pp_ocr.RECOGNITION, picodet.LAYOUT, orientation.ORIENTATION)}
+)
+
+PRESETS = MappingProxyType(
+    {
+        preset.name: preset
+        for preset in (
+            Preset(
+                name="pp-ocr",
+                title="PP-OCRv6 small lines, PicoDet-CDLA layout, page orientation",
+                orientation=orientation.ORIENTATION.name,
+                layout=picodet.LAYOUT.name,
+                detection=pp_ocr.DETECTION.name,
+                recognition=pp_ocr.RECOGNITION.name,
+            ),
+        )
+    }
+)
+
+
+def get_preset(name: str) -> Preset:
+    """Raises: ConfigError that names the nearest preset."""
+    if name not in PRESETS:
+        raise ConfigError(f"unknown preset {name!r}", fix=nearest(name, tuple(PRESETS)))
+    return PRESETS[name]
+
+
+def select_models(name: str) -> tuple[ModelSpec, ...]:
+    """The models of a preset, or the one model of that name.
+
+    Raises: ConfigError that names the nearest preset or model.
+    """
+    if name in PRESETS:
+        return tuple(MODELS[model] for model in PRESETS[name].models)
+    if name in MODELS:
+        return (MODELS[name],)
+    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, (*PRESETS, *MODELS)))
