@@ -68,7 +68,9 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Crop:
-    """What a reader reads in one go: uint8 (H, W, 3) RGB pixels and the regions (by position in the page's list) they show.
+    """What a reader reads in one go: uint8 (H, W, 3) RGB pixels, and the regions they show.
+
+    `regions` are places in the page's list of regions.
 
     `offset_px` is where the crop's top-left corner lies on the page.
     """
@@ -195,6 +197,10 @@ class Stats(Frozen):
     assemble_ms: float = 0.0
     crops: int = 0
     lines: int = 0
+
+    @property
+    def total_ms(self) -> float:
+        return float(sum(getattr(self, name) for name in type(self).model_fields if name.endswith("_ms")))
 
     def __add__(self, other: Stats) -> Stats:
         return Stats(**{name: getattr(self, name) + getattr(other, name) for name in Stats.model_fields})

@@ -142,7 +142,7 @@ def _read_toml(path: Path | None, known: tuple[str, ...]) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read settings file {path}: {error}", fix="give a readable TOML file") from error
     for name in table:

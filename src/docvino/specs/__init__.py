@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from docvino.errors import ConfigError
 from docvino.settings import nearest
 from docvino.specs import orientation, picodet, pp_ocr
 from docvino.specs.model import ModelSpec, Preset
 
-MODELS = MappingProxyType(
+MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
     {spec.name: spec for spec in (pp_ocr.DETECTION, pp_ocr.RECOGNITION, picodet.LAYOUT, orientation.ORIENTATION)}
 )
 
@@ -20,10 +22,10 @@ PRESETS = MappingProxyType(
             Preset(
                 name="pp-ocr",
                 title="PP-OCRv6 small lines, PicoDet-CDLA layout, page orientation",
-                orientation=orientation.ORIENTATION.name,
-                layout=picodet.LAYOUT.name,
-                detection=pp_ocr.DETECTION.name,
-                recognition=pp_ocr.RECOGNITION.name,
+                orientation=orientation.ORIENTATION,
+                layout=picodet.LAYOUT,
+                detection=pp_ocr.DETECTION,
+                recognition=pp_ocr.RECOGNITION,
             ),
         )
     }
@@ -37,13 +39,13 @@ def get_preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-def select_models(name: str) -> tuple[ModelSpec, ...]:
+def select_models(name: str) -> tuple[ModelSpec[Any], ...]:
     """The models of a preset, or the one model of that name.
 
     Raises: ConfigError that names the nearest preset or model.
     """
     if name in PRESETS:
-        return tuple(MODELS[model] for model in PRESETS[name].models)
+        return PRESETS[name].models
     if name in MODELS:
         return (MODELS[name],)
     raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, (*PRESETS, *MODELS)))

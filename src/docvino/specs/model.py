@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar
 
 Role = Literal["text-detection", "text-recognition", "layout", "orientation"]
 ImageNetMean = (0.485, 0.456, 0.406)
@@ -103,10 +103,11 @@ class OrientationFacts:
 
 
 Facts = DetectionFacts | RecognitionFacts | LayoutFacts | OrientationFacts
+F = TypeVar("F", DetectionFacts, RecognitionFacts, LayoutFacts, OrientationFacts, covariant=True)
 
 
 @dataclass(frozen=True)
-class ModelSpec:
+class ModelSpec(Generic[F]):
     """Everything docvino knows of one model.
 
     tolerances   largest absolute difference to the recorded reference outputs, by weight precision
@@ -120,7 +121,7 @@ class ModelSpec:
     source: WheelMember
     inputs: tuple[TensorContract, ...]
     outputs: tuple[TensorContract, ...]
-    facts: Facts
+    facts: F
     tolerances: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -130,11 +131,11 @@ class Preset:
 
     name: str
     title: str
-    orientation: str
-    layout: str
-    detection: str
-    recognition: str
+    orientation: ModelSpec[OrientationFacts]
+    layout: ModelSpec[LayoutFacts]
+    detection: ModelSpec[DetectionFacts]
+    recognition: ModelSpec[RecognitionFacts]
 
     @property
-    def models(self) -> tuple[str, ...]:
+    def models(self) -> tuple[ModelSpec[Any], ...]:
         return (self.orientation, self.layout, self.detection, self.recognition)

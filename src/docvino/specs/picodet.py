@@ -44,4 +44,6 @@ LAYOUT = ModelSpec(
         iou_threshold=0.5,
         candidates=1000,
     ),
+    # Source: measured 2026-11-30 on a CPU (9.5e-6, 0.077, 0.63 on box logits at fp32, fp16, int8).
+    tolerances={"fp32": 1e-3, "fp16": 0.4, "bf16": 1.0, "int8": 1.5},
 )

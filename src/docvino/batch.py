@@ -1,0 +1,279 @@
+"""Many documents into a folder: finished pages are kept at once, a failure costs its own document only.
+
+OUT/NAME/NAME.md, NAME.json, images/     one folder per document
+OUT/summary.json                         one entry per input, in the order given
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import cv2
+import numpy as np
+from pydantic import ValidationError
+
+from docvino.document import Document, Page, Source, Stats, polygon_box
+from docvino.errors import EXIT_OK, EXIT_PARTLY_DONE, ConfigError, DocvinoError, InputError
+from docvino.parser import ParsedPage, Parser, open_source
+from docvino.render.json import to_json
+from docvino.render.markdown import PICTURES, to_markdown
+from docvino.settings import ParseOptions
+
+Format = Literal["md", "json"]
+FORMATS: tuple[Format, ...] = ("md", "json")
+Status = Literal["ok", "empty", "partial", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one input.
+
+    status       ok; empty (no page has text); partial (some pages failed); failed
+    exit_code    0, 8 when partial, or that of the error
+    """
+
+    input: str
+    status: Status
+    pages: int = 0
+    failed_pages: int = 0
+    seconds: float = 0.0
+    folder: str | None = None
+    error: str | None = None
+    fix: str | None = None
+    exit_code: int = EXIT_OK
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One page is done: page `done` of `total` of the document at `input`."""
+
+    input: str
+    done: int
+    total: int
+    page: Page
+    stats: Stats
+
+
+class Batch:
+    """Parses inputs one after another into `out`."""
+
+    def __init__(
+        self,
+        parser: Parser,
+        out: Path,
+        options: ParseOptions,
+        *,
+        formats: Sequence[Format] = FORMATS,
+        resume: bool = False,
+        on_page: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        self._parser = parser
+        self._out = out
+        self._options = options
+        self._formats = formats
+        self._resume = resume
+        self.on_page = on_page
+        self._names: set[str] = set()
+
+    def run(self, inputs: Sequence[str]) -> Iterator[Outcome]:
+        """One outcome per input; writes summary.json when all are done.
+
+        Raises: ConfigError when nothing can be written to `out`.
+        """
+        outcomes = []
+        try:
+            self._out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write to {self._out}: {error.strerror}", fix="choose another -o folder"
+            ) from error
+        for argument in inputs:
+            outcome = self._one(argument)
+            outcomes.append(outcome)
+            yield outcome
+        write_atomically(
+            self._out / "summary.json",
+            json.dumps([asdict(outcome) for outcome in outcomes], ensure_ascii=False, indent=2) + "\n",
+        )
+
+    def _one(self, argument: str) -> Outcome:
+        folder = self._out / self._unique_name(argument)
+        try:
+            document = self._document(argument, folder)
+        except DocvinoError as error:
+            return Outcome(argument, "failed", error=str(error), fix=error.fix, exit_code=error.exit_code)
+        except OSError as error:
+            return Outcome(
+                argument,
+                "failed",
+                error=f"cannot write to {folder}: {error.strerror}",
+                fix="free some space or choose another -o folder",
+                exit_code=ConfigError.exit_code,
+            )
+        return _outcome(argument, folder, document)
+
+    def _document(self, argument: str, folder: Path) -> Document:
+        with open_source(argument, self._options) as opened:
+            folder.mkdir(parents=True, exist_ok=True)
+            journal = Journal(folder / f"{folder.name}.pages.jsonl", self._header(opened.source))
+            finished = journal.read() if self._resume else {}
+            if self._resume and (done := self._finished_document(folder, opened.source)) is not None:
+                return done
+            parsed = []
+            journal.start(finished.values())
+            for number, item in enumerate(self._parser.pages(opened, self._options, finished), start=1):
+                if item.page.page_index not in finished:
+                    self._save_pictures(folder, item)
+                    journal.append(item)
+                parsed.append(ParsedPage(item.page, None, item.stats))
+                self.on_page(Progress(argument, number, len(opened.page_indices), item.page, item.stats))
+            document = self._parser.collect(opened.source, parsed, self._options)
+        self._write(folder, document)
+        journal.remove()
+        return document
+
+    def _header(self, source: Source) -> str:
+        provenance = self._parser.provenance(self._options)
+        return json.dumps({"source": source.model_dump(), "provenance": provenance.model_dump()}, sort_keys=True)
+
+    def _finished_document(self, folder: Path, source: Source) -> Document | None:
+        """The document of an earlier run when it was read from the same bytes in the same way."""
+        try:
+            document = Document.model_validate_json((folder / f"{folder.name}.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+        same = document.source == source and document.provenance == self._parser.provenance(self._options)
+        return document if same and not any(page.status == "failed" for page in document.pages) else None
+
+    def _write(self, folder: Path, document: Document) -> None:
+        if "json" in self._formats:
+            write_atomically(folder / f"{folder.name}.json", to_json(document))
+        # A Markdown file that is empty because every page failed would look like success.
+        if "md" in self._formats and any(page.status != "failed" for page in document.pages):
+            images = {
+                block.id: f"images/{picture_name(block.id)}"
+                for page in document.pages
+                for block in page.blocks
+                if (folder / "images" / picture_name(block.id)).is_file()
+            }
+            write_atomically(folder / f"{folder.name}.md", to_markdown(document, images))
+
+    def _save_pictures(self, folder: Path, item: ParsedPage) -> None:
+        for block in item.page.blocks:
+            if block.label not in PICTURES or item.image is None:
+                continue
+            left, top, right, bottom = polygon_box(block.polygons[0])
+            part = item.image.pixels[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))]
+            if part.size:
+                (folder / "images").mkdir(exist_ok=True)
+                _, png = cv2.imencode(".png", np.ascontiguousarray(part[..., ::-1]))
+                (folder / "images" / picture_name(block.id)).write_bytes(png.tobytes())
+
+    def _unique_name(self, argument: str) -> str:
+        name = "stdin" if argument == "-" else safe_name(Path(argument).stem)
+        candidates = [name, safe_name(Path(argument).name.replace(".", "-"))]
+        candidates += (f"{name}-{number}" for number in range(2, len(self._names) + 3))
+        chosen = next(candidate for candidate in candidates if candidate.casefold() not in self._names)
+        self._names.add(chosen.casefold())
+        return chosen
+
+
+class Journal:
+    """The finished pages of a document that is being read, one JSON line each after a header line.
+
+    Pages count only under the header they were written with: the same source bytes, models and options.
+    """
+
+    def __init__(self, path: Path, header: str) -> None:
+        self._path = path
+        self._header = header
+
+    def read(self) -> dict[int, ParsedPage]:
+        """Finished pages by index; a line that was cut off by a crash is ignored."""
+        try:
+            header, *lines = self._path.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError):
+            return {}
+        pages: dict[int, ParsedPage] = {}
+        if header != self._header:
+            return {}
+        for line in lines:
+            try:
+                entry = json.loads(line)
+                page = Page.model_validate_json(json.dumps(entry["page"]))
+                stats = Stats.model_validate(entry["stats"])
+            except (json.JSONDecodeError, ValidationError, KeyError, TypeError):
+                continue
+            if page.status != "failed":
+                pages[page.page_index] = ParsedPage(page, None, stats)
+        return pages
+
+    def start(self, pages: Iterable[ParsedPage]) -> None:
+        """Begins the file anew with the pages that are kept from an earlier run."""
+        kept = [self._line(page) for page in pages]
+        write_atomically(self._path, "".join(line + "\n" for line in (self._header, *kept)))
+
+    def append(self, item: ParsedPage) -> None:
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(self._line(item) + "\n")
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    @staticmethod
+    def _line(item: ParsedPage) -> str:
+        return json.dumps({"page": item.page.model_dump(mode="json"), "stats": item.stats.model_dump()})
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """0 when all went well, 8 when some did, else the first failure's own code."""
+    bad = [outcome.exit_code for outcome in outcomes if outcome.exit_code != EXIT_OK]
+    if not bad:
+        return EXIT_OK
+    return bad[0] if len(bad) == len(outcomes) else EXIT_PARTLY_DONE
+
+
+def picture_name(block_id: str) -> str:
+    return f"{block_id}.png"
+
+
+def safe_name(name: str) -> str:
+    """A folder name that every system takes: no separators, no reserved Windows names, at most 120 characters."""
+    name = re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", name).strip(" .")[:120].rstrip(" .")
+    if not name or re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name):
+        return f"_{name}"
+    return name
+
+
+def write_atomically(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(text, encoding="utf-8", newline="\n")
+    temporary.replace(path)
+
+
+def _outcome(argument: str, folder: Path, document: Document) -> Outcome:
+    failed = [page for page in document.pages if page.status == "failed"]
+    outcome = Outcome(
+        argument,
+        "empty" if all(page.status == "empty" for page in document.pages) else "ok",
+        pages=len(document.pages),
+        failed_pages=len(failed),
+        seconds=round(document.stats.total_ms / 1000, 3),
+        folder=str(folder),
+    )
+    if not failed:
+        return outcome
+    listed = ", ".join(str(page.page_index + 1) for page in failed[:10])
+    whole = len(failed) == len(document.pages)
+    return replace(
+        outcome,
+        status="failed" if whole else "partial",
+        error=f"page {listed}: {failed[0].error}",
+        fix="repair the file or leave the page out with --pages",
+        exit_code=InputError.exit_code if whole else EXIT_PARTLY_DONE,
+    )

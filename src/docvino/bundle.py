@@ -1,0 +1,191 @@
+"""A bundle: one converted model in one folder that explains and checks itself.
+
+model.xml, model.bin   OpenVINO IR
+characters.txt         text recognition only: one character per line, by class
+golden.npz             inputs and reference outputs (see `docvino.golden`)
+manifest.json          what it was made from, with what, and the sha256 of each file
+verify.json            what the last verification on this machine measured
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from docvino.errors import BundleError
+from docvino.settings import WeightPrecision
+
+MANIFEST_VERSION = 1
+GRAPH = "model.xml"
+CHARACTERS = "characters.txt"
+GOLDEN = "golden.npz"
+MANIFEST = "manifest.json"
+VERIFICATION = "verify.json"
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SourcePin(Strict):
+    package: str
+    version: str
+    member: str
+    sha256: str
+
+
+class Tensor(Strict):
+    """`shape` as OpenVINO prints it, e.g. [?,3,48,?]."""
+
+    name: str
+    dtype: str
+    shape: str
+
+
+class Manifest(Strict):
+    manifest_version: int
+    spec: str
+    precision: WeightPrecision
+    source: SourcePin
+    docvino: str
+    openvino: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    folder: Path
+    manifest: Manifest
+    manifest_sha256: str
+
+    @property
+    def graph(self) -> Path:
+        return self.folder / GRAPH
+
+    @property
+    def golden(self) -> Path:
+        return self.folder / GOLDEN
+
+    def characters(self) -> str:
+        """The text of characters.txt.
+
+        Raises: BundleError when the model has none.
+        """
+        try:
+            return (self.folder / CHARACTERS).read_bytes().decode()  # bytes: no newline may change
+        except OSError as error:
+            raise BundleError(f"{self.folder.name} has no {CHARACTERS}", fix=_convert_again(self.manifest)) from error
+
+    def check_files(self) -> None:
+        """Compares the sha256 of every file with the manifest.
+
+        Raises: BundleError that names the first file that is missing or differs.
+        """
+        for name, wanted in self.manifest.files.items():
+            path = self.folder / name
+            if not path.is_file():
+                raise BundleError(f"{self.folder.name} lacks {name}", fix=_convert_again(self.manifest))
+            if file_sha256(path) != wanted:
+                raise BundleError(
+                    f"{name} of {self.folder.name} is not the file that was converted (sha256 differs)",
+                    fix=_convert_again(self.manifest),
+                )
+
+
+def bundle_folder(data_dir: Path, spec: str, precision: str) -> Path:
+    return data_dir / "bundles" / f"{spec}-{precision}"
+
+
+def open_bundle(folder: Path) -> Bundle:
+    """Reads and checks the manifest; `check_files` is left to verification.
+
+    Raises: BundleError when the folder is missing, has no manifest, or was made by another manifest version.
+    """
+    path = folder / MANIFEST
+    spec, _, precision = folder.name.rpartition("-")
+    again = f"docvino fetch {spec} && docvino convert {spec} --precision {precision}"
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise BundleError(f"model {spec} is not converted at {precision}", fix=again) from error
+    try:
+        manifest = Manifest.model_validate_json(raw)
+    except ValidationError as error:
+        raise BundleError(f"{folder.name}/{MANIFEST} is damaged or of another version", fix=again) from error
+    if manifest.manifest_version != MANIFEST_VERSION:
+        raise BundleError(
+            f"{folder.name} has manifest version {manifest.manifest_version}, this docvino reads {MANIFEST_VERSION}",
+            fix=again,
+        )
+    missing = [name for name in manifest.files if not (folder / name).is_file()]
+    if missing:
+        raise BundleError(f"{folder.name} lacks {', '.join(missing)}", fix=again)
+    return Bundle(folder, manifest, hashlib.sha256(raw).hexdigest())
+
+
+def list_bundles(data_dir: Path) -> list[Bundle | BundleError]:
+    """Every bundle under the data directory; one that cannot be opened is listed as its error."""
+    found: list[Bundle | BundleError] = []
+    for folder in sorted((data_dir / "bundles").glob("[!.]*")):
+        try:
+            found.append(open_bundle(folder))
+        except BundleError as error:
+            found.append(error)
+    return found
+
+
+def remove_bundle(folder: Path) -> None:
+    """Raises: BundleError when there is none, or it cannot be deleted."""
+    if not folder.is_dir():
+        raise BundleError(f"there is no bundle {folder.name}", fix="`docvino models list` shows those that are there")
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise BundleError(f"cannot remove {folder.name}: {error.strerror}", fix="close programs that use it") from error
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside `folder` that takes its place, whole, when the block ends without an error."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        workspace = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise BundleError(
+            f"cannot write to {folder.parent}: {error.strerror}", fix="set --data-dir to a folder you may write"
+        ) from error
+    try:
+        yield workspace
+        workspace.chmod(0o755)  # mkdtemp makes it private
+        if folder.exists():
+            shutil.rmtree(folder)
+        workspace.replace(folder)
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def file_sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _convert_again(manifest: Manifest) -> str:
+    return f"docvino convert {manifest.spec} --precision {manifest.precision} --force"

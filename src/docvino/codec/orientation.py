@@ -1,0 +1,29 @@
+"""Page direction as a classification of the page's middle."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from docvino.codec.pixels import normalise
+from docvino.document import Rotation
+from docvino.specs.model import OrientationFacts
+
+
+def prepare(pixels: NDArray[np.uint8], facts: OrientationFacts) -> NDArray[np.float32]:
+    """uint8 (H, W, 3) RGB -> float32 (1, 3, 224, 224) RGB: shorter side to `resize_px`, central square."""
+    height, width = pixels.shape[:2]
+    ratio = facts.resize_px / min(height, width)
+    size = max(facts.crop_px, round(width * ratio)), max(facts.crop_px, round(height * ratio))
+    # Area averaging where upstream uses Lanczos: a page is reduced many times, and thin strokes must not alias away.
+    method = cv2.INTER_AREA if ratio < 1 else cv2.INTER_LINEAR
+    small = cv2.resize(np.ascontiguousarray(pixels), size, interpolation=method)
+    left, top = (size[0] - facts.crop_px) // 2, (size[1] - facts.crop_px) // 2
+    return normalise(small[top : top + facts.crop_px, left : left + facts.crop_px], facts.mean, facts.std)
+
+
+def decode(scores: NDArray[np.float32], facts: OrientationFacts) -> tuple[Rotation, float]:
+    """Class scores float32 (1, 4) -> the clockwise turn the page has had, and its score."""
+    best = int(scores[0].argmax())
+    return facts.angles[best], float(scores[0, best])

@@ -1,0 +1,80 @@
+"""Text recognition with connectionist temporal classification (CTC)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from docvino.codec.pixels import resize, to_bgr
+from docvino.specs.model import RecognitionFacts
+
+_BLANK = 0
+_TALL = 1.5  # Source: get_rotate_crop_image in PaddleOCR: a crop this much taller than wide is a vertical line
+
+
+def cut_line(pixels: NDArray[np.uint8], corners: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Straightens one line: uint8 (H, W, 3) page and float32 (4, 2) corners -> uint8 (h, w, 3).
+
+    A line much taller than wide is turned counter-clockwise, so that text running down the page runs to the right.
+    Source: get_rotate_crop_image in PaddleOCR (perspective, bicubic, replicated border).
+    """
+    width = max(1, round(max(np.linalg.norm(corners[0] - corners[1]), np.linalg.norm(corners[2] - corners[3]))))
+    height = max(1, round(max(np.linalg.norm(corners[0] - corners[3]), np.linalg.norm(corners[1] - corners[2]))))
+    # Work on the neighbourhood only: warpPerspective refuses images with a side above 32,767 px.
+    x0, y0 = np.floor(corners.min(axis=0) - 2).clip(0).astype(int)
+    x1, y1 = np.ceil(corners.max(axis=0) + 3).astype(int)
+    patch = np.ascontiguousarray(pixels[y0:y1, x0:x1])
+    target = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
+    transform = cv2.getPerspectiveTransform((corners - (x0, y0)).astype(np.float32), target)
+    line: NDArray[np.uint8] = cv2.warpPerspective(
+        patch, transform, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+    )
+    return np.rot90(line) if height >= _TALL * width else line
+
+
+def input_width(line: NDArray[np.uint8], facts: RecognitionFacts) -> int:
+    """Width in pixels of the line at the network's height, within what the network was made for."""
+    height, width = line.shape[:2]
+    return max(1, min(facts.max_width_px, math.ceil(facts.height_px * int(width) / int(height))))
+
+
+def prepare(lines: Sequence[NDArray[np.uint8]], facts: RecognitionFacts) -> NDArray[np.float32]:
+    """Line images uint8 (h, w, 3) RGB -> float32 (B, 3, 48, W) BGR in -1..1.
+
+    W is the widest line, at least `min_width_px`; shorter lines are padded with 0 on the right, which is mid grey.
+    Source: resize_norm_img in PaddleOCR.
+    """
+    widths = [input_width(line, facts) for line in lines]
+    batch = np.zeros((len(lines), 3, facts.height_px, max(facts.min_width_px, *widths)), np.float32)
+    for row, (line, width) in enumerate(zip(lines, widths, strict=True)):
+        small = to_bgr(resize(line, width, facts.height_px))
+        batch[row, :, :, :width] = small.transpose(2, 0, 1) * np.float32(2 / 255.0) - np.float32(1)
+    return batch
+
+
+def alphabet(dictionary: str) -> tuple[str, ...]:
+    """One character per line -> characters by class: the blank first, the space last.
+
+    Source: CTCLabelDecode in PaddleOCR.
+    """
+    return ("", *dictionary.split("\n"), " ")
+
+
+def decode(probabilities: NDArray[np.float32], characters: Sequence[str]) -> list[tuple[str, float]]:
+    """float32 (B, T, C) probabilities -> text and confidence [0, 1] of each row, by best path.
+
+    The confidence is the mean probability of the characters kept, 0 where none is.
+    """
+    best = probabilities.argmax(axis=2)
+    certainty = np.take_along_axis(probabilities, best[..., None], axis=2)[..., 0]
+    answers = []
+    for classes, scores in zip(best, certainty, strict=True):
+        keep = classes != _BLANK
+        keep[1:] &= classes[1:] != classes[:-1]
+        text = "".join(characters[index] for index in classes[keep])
+        answers.append((text, float(scores[keep].mean()) if keep.any() else 0.0))
+    return answers

@@ -1,0 +1,204 @@
+"""ONNX -> OpenVINO IR with fp32, fp16 or int8 weights, as a bundle whose numbers were compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+from openvino import opset13 as ops
+
+from docvino import __version__, golden
+from docvino.bundle import (
+    CHARACTERS,
+    GOLDEN,
+    GRAPH,
+    MANIFEST,
+    MANIFEST_VERSION,
+    VERIFICATION,
+    Bundle,
+    Manifest,
+    SourcePin,
+    building,
+    bundle_folder,
+    file_sha256,
+    open_bundle,
+    write_json,
+)
+from docvino.convert.inspect import tensor
+from docvino.device import compile_model, first_line, openvino_version
+from docvino.errors import BundleError, ConvertError
+from docvino.settings import RuntimeConfig
+from docvino.specs.model import ModelSpec, RecognitionFacts
+
+# Which input of an operation holds weights, and along which axis of it the output channels lie.
+_WEIGHTS = {
+    "Convolution": (1, (0,)),
+    "GroupConvolution": (1, (0, 1)),
+    "ConvolutionBackpropData": (1, (1,)),
+    "GroupConvolutionBackpropData": (1, (0, 2)),
+}
+
+
+@dataclass(frozen=True)
+class Conversion:
+    bundle: Bundle
+    comparison: golden.Comparison
+    seconds: float
+    size_bytes: int
+
+
+def convert(
+    spec: ModelSpec[Any],
+    source: Path,
+    runtime: RuntimeConfig,
+    *,
+    force: bool = False,
+    report: Callable[[str], None] = lambda _: None,
+) -> Conversion | Bundle:
+    """Makes the bundle of `spec` at `runtime.precision` from an ONNX file; an existing one is kept unless `force`.
+
+    Returns the conversion, or the bundle that was already there. The comparison runs on the CPU at f32, so that it
+    judges the file and not the device.
+
+    Raises: ConvertError when the graph cannot be read, misses its contract, or computes other numbers.
+    """
+    folder = bundle_folder(runtime.data_dir, spec.name, runtime.precision)
+    if not force and folder.exists():
+        try:
+            return open_bundle(folder)
+        except BundleError as error:
+            report(f"{spec.name}: {error}; converting again")
+    started = time.perf_counter()
+    model = _read(spec, source)
+    with building(folder) as workspace:
+        if runtime.precision == "int8":
+            report(f"{spec.name}: {compress_weights(model)} weight tensors to int8, one scale per output channel")
+        ov.save_model(model, workspace / GRAPH, compress_to_fp16=runtime.precision == "fp16")
+        characters = _dictionary(spec, model)
+        if characters is not None:
+            (workspace / CHARACTERS).write_bytes(characters.encode())
+        (workspace / GOLDEN).write_bytes(golden.packaged_golden(spec.name))
+        comparison = _compare(spec, workspace, runtime, characters)
+        manifest = Manifest(
+            manifest_version=MANIFEST_VERSION,
+            spec=spec.name,
+            precision=runtime.precision,
+            source=SourcePin(
+                package=spec.source.package,
+                version=spec.source.version,
+                member=spec.source.member,
+                sha256=spec.source.sha256,
+            ),
+            docvino=__version__,
+            openvino=openvino_version(),
+            inputs=tuple(tensor(port) for port in model.inputs),
+            outputs=tuple(tensor(port) for port in model.outputs),
+            files={path.name: file_sha256(path) for path in sorted(workspace.iterdir())},
+        )
+        (workspace / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        write_json(workspace / VERIFICATION, [{"device": "CPU", "execution": "f32", **asdict(comparison)}])
+        size = sum(path.stat().st_size for path in workspace.iterdir())
+    return Conversion(open_bundle(folder), comparison, time.perf_counter() - started, size)
+
+
+def compress_weights(model: ov.Model) -> int:
+    """Replaces float weights of convolutions and matrix products by int8 with one symmetric scale per output channel.
+
+    Returns the number of tensors replaced. The arithmetic stays floating point.
+    """
+    count = 0
+    axes: tuple[int, ...]
+    for op in model.get_ops():
+        kind = op.get_type_name()
+        if kind == "MatMul":
+            index, axes = 1, ((0,) if op.get_attributes()["transpose_b"] else (-1,))
+        elif kind in _WEIGHTS:
+            index, axes = _WEIGHTS[kind]
+        else:
+            continue
+        constant = op.input_value(index).get_node()
+        if constant.get_type_name() != "Constant" or constant.get_element_type() != ov.Type.f32:
+            continue
+        weights = constant.data
+        if weights.ndim < 2:
+            continue
+        quantised, scale = quantise(weights, axes)
+        restored = ops.multiply(ops.convert(ops.constant(quantised), "f32"), ops.constant(scale))
+        restored.set_friendly_name(f"{constant.get_friendly_name()}/int8")
+        op.input(index).replace_source_output(restored.output(0))
+        count += 1
+    model.validate_nodes_and_infer_types()
+    return count
+
+
+def quantise(
+    weights: NDArray[np.float32], channel_axes: tuple[int, ...]
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Symmetric int8 in -127..127 and float32 scales that broadcast, so that int8 * scale is nearest to the weights."""
+    kept = {axis % weights.ndim for axis in channel_axes}
+    reduced = tuple(axis for axis in range(weights.ndim) if axis not in kept)
+    largest = np.abs(weights).max(axis=reduced, keepdims=True)
+    scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+    return np.rint(weights / scale).astype(np.int8), scale
+
+
+def _read(spec: ModelSpec[Any], source: Path) -> ov.Model:
+    try:
+        model = ov.Core().read_model(source)
+    except RuntimeError as error:
+        raise ConvertError(
+            f"OpenVINO cannot read {source.name} of {spec.name}: {first_line(error)}",
+            fix=f"docvino fetch {spec.name} --force",
+        ) from error
+    for ports, contracts in ((model.inputs, spec.inputs), (model.outputs, spec.outputs)):
+        for contract in contracts:
+            port = next((port for port in ports if contract.name in port.get_names()), None)
+            wanted = ov.PartialShape(list(contract.shape))
+            if port is None or not port.get_partial_shape().compatible(wanted):
+                found = {name: str(port.get_partial_shape()) for port in ports for name in port.get_names()}
+                raise ConvertError(
+                    f"{source.name} has no tensor {contract.name} of shape {wanted}; it has {found}",
+                    fix=f"docvino fetch {spec.name} --force",
+                )
+    return model
+
+
+def _dictionary(spec: ModelSpec[Any], model: ov.Model) -> str | None:
+    if not isinstance(spec.facts, RecognitionFacts):
+        return None
+    path = ["framework", spec.facts.dictionary_key]
+    if not model.has_rt_info(path):
+        raise ConvertError(
+            f"{spec.name} has no metadata entry {spec.facts.dictionary_key!r} with its characters",
+            fix=f"docvino fetch {spec.name} --force",
+        )
+    text = str(model.get_rt_info(path).value)
+    # Class 0 is the blank and the last one the space; both are not in the dictionary.
+    classes, wanted = len(text.split("\n")) + 2, spec.outputs[0].shape[-1]
+    if classes != wanted:
+        raise ConvertError(
+            f"the dictionary of {spec.name} gives {classes} classes, the graph has {wanted}",
+            fix=f"docvino fetch {spec.name} --force",
+        )
+    return text
+
+
+def _compare(
+    spec: ModelSpec[Any], workspace: Path, runtime: RuntimeConfig, characters: str | None
+) -> golden.Comparison:
+    on_cpu = runtime.model_copy(update={"device": "CPU", "execution": "f32", "model_cache": False})
+    case = golden.load_golden(workspace / GOLDEN)
+    outputs = compile_model(workspace / GRAPH, spec.name, on_cpu).run(golden.prepare(spec, case.images))
+    comparison = golden.compare(spec, case, outputs, characters, (runtime.precision,))
+    if comparison.problem is not None:
+        raise ConvertError(
+            f"{spec.name} at {runtime.precision} computes other numbers than {case.engine}: {comparison.problem}",
+            fix="use --precision fp32, and report this with the output of `docvino doctor`",
+        )
+    return comparison

@@ -1,0 +1,215 @@
+"""Devices and compiled models: the only runtime file that knows OpenVINO.
+
+OpenVINO's errors become DeviceError (cannot compile) and InferenceError (cannot run) here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from docvino.errors import BundleError, DeviceError, InferenceError
+from docvino.settings import RuntimeConfig, nearest
+
+log = logging.getLogger(__name__)
+
+Tensors = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device as OpenVINO reports it. `kind` is DISCRETE or INTEGRATED; `capabilities` e.g. FP32, INT8, BF16."""
+
+    name: str
+    full_name: str
+    kind: str
+    capabilities: tuple[str, ...]
+
+
+def openvino_version() -> str:
+    return str(ov.get_version())
+
+
+def list_devices() -> tuple[DeviceInfo, ...]:
+    """Every device that OpenVINO can use here, in its own order."""
+    core = ov.Core()
+    return tuple(
+        DeviceInfo(
+            name=name,
+            full_name=str(core.get_property(name, "FULL_DEVICE_NAME")).strip(),
+            kind=str(core.get_property(name, "DEVICE_TYPE")).rsplit(".", 1)[-1],
+            capabilities=tuple(core.get_property(name, "OPTIMIZATION_CAPABILITIES")),
+        )
+        for name in core.available_devices
+    )
+
+
+def check_device(wanted: str) -> str:
+    """The device's name in capitals.
+
+    Raises: DeviceError when OpenVINO does not list it, naming those it does.
+    """
+    name = wanted.upper()
+    available = tuple(ov.Core().available_devices)
+    families = {device.split(".", 1)[0] for device in available}
+    if name not in available and name not in families:
+        raise DeviceError(
+            f"OpenVINO sees no device {wanted!r} on this machine",
+            fix=f"{nearest(name, available)}; `docvino doctor` shows the devices",
+        )
+    return name
+
+
+class Model:
+    """A compiled model with one pool of inference requests that are reused for its whole life.
+
+    `devices` and `execution_precision` are read back from the compiled model. Not for several threads at once.
+    """
+
+    def __init__(self, compiled: Any, name: str, slots: int) -> None:
+        self.name = name
+        self.devices = tuple(str(device) for device in compiled.get_property("EXECUTION_DEVICES"))
+        self.execution_precision = _precision_name(compiled)
+        self._outputs = [port.get_any_name() for port in compiled.outputs]
+        self._request = compiled.create_infer_request()
+        self._queue = ov.AsyncInferQueue(compiled, slots) if slots > 1 else None
+        self._done: dict[int, Tensors] = {}
+        if self._queue is not None:
+            self._queue.set_callback(self._collect)
+
+    def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Tensors:
+        """One inference. The outputs are copies.
+
+        Raises: InferenceError when the device fails or an output is not finite.
+        """
+        try:
+            self._request.infer(dict(inputs), share_inputs=True)
+        except RuntimeError as error:
+            raise self._failure(error) from error
+        return self._copy_outputs(self._request)
+
+    def run_all(self, batches: Iterable[Mapping[str, NDArray[np.float32]]]) -> Iterator[Tensors]:
+        """Inferences of all batches, several in flight; outputs come in the order of the batches.
+
+        Batches are pulled as slots become free, so preparing one overlaps with running another.
+
+        Raises: InferenceError when the device fails or an output is not finite.
+        """
+        if self._queue is None:
+            for batch in batches:
+                yield self.run(batch)
+            return
+        self._done.clear()
+        following = 0
+        try:
+            for index, batch in enumerate(batches):
+                self._queue.start_async(dict(batch), userdata=index)
+                while following in self._done:
+                    yield self._checked(self._done.pop(following))
+                    following += 1
+            self._queue.wait_all()
+        except RuntimeError as error:
+            raise self._failure(error) from error
+        finally:
+            self._queue.wait_all()
+        while following in self._done:
+            yield self._checked(self._done.pop(following))
+            following += 1
+
+    def _collect(self, request: Any, index: int) -> None:
+        self._done[index] = {name: request.get_tensor(name).data.copy() for name in self._outputs}
+
+    def _copy_outputs(self, request: Any) -> Tensors:
+        return self._checked({name: request.get_tensor(name).data.copy() for name in self._outputs})
+
+    def _checked(self, outputs: Tensors) -> Tensors:
+        for name, values in outputs.items():
+            # A sum is not finite when any term is not: one pass, no mask of the size of the tensor.
+            if not np.isfinite(values.sum(dtype=np.float64)):
+                raise InferenceError(
+                    f"{self.name} gave numbers that are not finite in output {name!r} on {', '.join(self.devices)}",
+                    fix="run `docvino verify`, or use --execution f32",
+                )
+        return outputs
+
+    def _failure(self, error: RuntimeError) -> InferenceError:
+        return InferenceError(
+            f"{self.name} failed on {', '.join(self.devices)}: {first_line(error)}",
+            fix="run `docvino doctor` and `docvino verify`, or use --device CPU",
+        )
+
+
+def compile_model(path: Path, name: str, runtime: RuntimeConfig, *, slots: int = 1) -> Model:
+    """Compiles an IR or ONNX file for `runtime.device` at `runtime.execution`, through the model cache when it is on.
+
+    Raises: BundleError for a file OpenVINO cannot read, DeviceError for a device that is absent or refuses the model.
+    """
+    device = check_device(runtime.device)
+    core = ov.Core()
+    try:
+        model = core.read_model(path)
+    except RuntimeError as error:
+        raise BundleError(
+            f"OpenVINO cannot read {path.name} of {name}: {first_line(error)}",
+            fix=f"docvino convert {name} --force",
+        ) from error
+    try:
+        compiled = core.compile_model(model, device, _properties(core, device, runtime, slots))
+    except RuntimeError as error:
+        raise DeviceError(
+            f"{device} does not take {name} at {runtime.execution}: {first_line(error)}",
+            fix="try --device CPU or --execution f32; `docvino doctor` shows what the device can do",
+        ) from error
+    built = Model(compiled, name, slots)
+    if built.execution_precision != runtime.execution:
+        raise DeviceError(
+            f"{device} computes {name} in {built.execution_precision}, not in {runtime.execution} as asked",
+            fix=f"use --execution {built.execution_precision}",
+        )
+    return built
+
+
+def _properties(core: ov.Core, device: str, runtime: RuntimeConfig, slots: int) -> dict[str, Any]:
+    supported = set(core.get_property(device, "SUPPORTED_PROPERTIES"))
+    properties: dict[str, Any] = {"INFERENCE_PRECISION_HINT": runtime.execution, "PERFORMANCE_HINT": "LATENCY"}
+    if runtime.threads and "INFERENCE_NUM_THREADS" in supported:
+        properties["INFERENCE_NUM_THREADS"] = runtime.threads
+    if slots > 1 and device == "CPU":
+        # On a CPU, requests run side by side only when each has its own stream.
+        properties["NUM_STREAMS"] = str(slots)
+    if runtime.model_cache and (folder := _usable_cache(runtime.cache_dir)) is not None:
+        properties["CACHE_DIR"] = str(folder)
+    return properties
+
+
+def _usable_cache(cache_dir: Path) -> Path | None:
+    folder = cache_dir / "compiled"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        log.warning("no model cache: %s cannot be made (%s)", folder, error.strerror)
+        return None
+    if not os.access(folder, os.W_OK):
+        log.warning("no model cache: %s cannot be written", folder)
+        return None
+    return folder
+
+
+def _precision_name(compiled: Any) -> str:
+    """The arithmetic the plugin really uses: it answers f32 where it has no bf16 or f16."""
+    return str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string())
+
+
+def first_line(error: BaseException) -> str:
+    """The most telling line of an OpenVINO message, which begins with source files and line numbers."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(("Exception from src", "Check '"))]
+    return (telling or lines or [type(error).__name__])[-1][:300]

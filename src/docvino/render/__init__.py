@@ -1,0 +1,1 @@
+"""Document -> output. Rendering reads and never changes a document."""

@@ -1,0 +1,56 @@
+"""Document -> Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from docvino.document import Block, Document, Page
+
+# Running heads and feet are no part of the text; they stay in the JSON.
+FURNITURE = frozenset({"header", "footer"})
+PICTURES = frozenset({"figure"})
+
+_INLINE = re.compile(r"([\\`*_\[\]<>|~$])")
+_LINE_START = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|[-+](?=\s|$)|>|=+\s*$|-{3,}\s*$)")
+_NUMBERED = re.compile(r"^(\s*\d{1,9})([.)])(?=\s|$)")
+
+
+def to_markdown(document: Document, images: Mapping[str, str] | None = None) -> str:
+    """CommonMark text; pages follow each other without a mark.
+
+    images   block id -> link target for figures; a figure without one is left out, so that every link resolves
+    """
+    pieces = [piece for page in document.pages for piece in page_pieces(page, images or {})]
+    return "\n\n".join(pieces) + "\n" if pieces else ""
+
+
+def page_pieces(page: Page, images: Mapping[str, str]) -> Iterator[str]:
+    """Markdown of each block of the page that has any."""
+    for block in page.blocks:
+        piece = _piece(block, images, first=page.page_index == 0 and block.order == 0)
+        if piece:
+            yield piece
+
+
+def _piece(block: Block, images: Mapping[str, str], *, first: bool) -> str:
+    if block.label in FURNITURE:
+        return ""
+    if block.label in PICTURES:
+        return f"![{block.label}]({images[block.id]})" if block.id in images else ""
+    if not block.content.strip():
+        return ""
+    if block.label == "title":
+        text = " ".join(escape(part) for part in block.content.split("\n\n"))
+        return f"{'#' if first else '##'} {text}"
+    if block.label == "table":
+        # Two spaces at a line's end keep the rows apart.
+        return "  \n".join(escape(row.replace("\t", "   ")) for row in block.content.split("\n"))
+    return "\n\n".join(escape(paragraph) for paragraph in block.content.split("\n\n"))
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is: its special characters get a backslash."""
+    text = _INLINE.sub(r"\\\1", text)
+    text = _LINE_START.sub(r"\1\\\2", text)
+    return _NUMBERED.sub(r"\1\\\2", text)

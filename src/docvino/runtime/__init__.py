@@ -1,0 +1,1 @@
+"""The stages that run models: orientation, layout, and the readers."""

@@ -1,0 +1,24 @@
+"""Finds the regions of a page with PicoDet."""
+
+from __future__ import annotations
+
+from docvino.codec import layout
+from docvino.device import Model
+from docvino.document import PageImage, Region, box_polygon
+from docvino.specs.model import LayoutFacts, ModelSpec
+
+
+class PicoDetLayout:
+    def __init__(self, model: Model, spec: ModelSpec[LayoutFacts]) -> None:
+        self._model = model
+        self._facts = spec.facts
+        self._input = spec.inputs[0].name
+        self._outputs = [contract.name for contract in spec.outputs]
+
+    def detect(self, page: PageImage) -> list[Region]:
+        """Regions in page pixels, best score first, without an order."""
+        outputs = self._model.run({self._input: layout.prepare(page.pixels, self._facts)})
+        tensors = [outputs[name] for name in self._outputs]
+        half = len(tensors) // 2
+        boxes = layout.decode(tensors[:half], tensors[half:], page.width_px, page.height_px, self._facts)
+        return [Region(found.label, found.score, box_polygon(*found.box)) for found in boxes]

@@ -1,0 +1,82 @@
+"""Reads text line by line: detection on the whole crop, recognition of each line in batches of like width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docvino.codec import detection, recognition
+from docvino.device import Model, Tensors
+from docvino.document import Answer, Crop, Line
+from docvino.runtime.stages import Clock
+from docvino.settings import ParseOptions
+from docvino.specs.model import DetectionFacts, ModelSpec, RecognitionFacts
+
+# Lines of one inference. Measured on two CPU cores: larger batches gain nothing there and pad more.
+BATCH_LINES = 6
+
+
+class LineReader:
+    """The `pp-ocr` reader. Lines read with less than `options.min_confidence` are left out and counted."""
+
+    def __init__(
+        self,
+        detector: Model,
+        detection_spec: ModelSpec[DetectionFacts],
+        recogniser: Model,
+        recognition_spec: ModelSpec[RecognitionFacts],
+        characters: str,
+    ) -> None:
+        self._detector, self._detection = detector, detection_spec.facts
+        self._recogniser, self._recognition = recogniser, recognition_spec.facts
+        self._detection_names = detection_spec.inputs[0].name, detection_spec.outputs[0].name
+        self._recognition_names = recognition_spec.inputs[0].name, recognition_spec.outputs[0].name
+        self._alphabet = recognition.alphabet(characters)
+
+    def read(self, crops: Sequence[Crop], options: ParseOptions, clock: Clock) -> list[Answer]:
+        return [self._read(crop, options, clock) for crop in crops]
+
+    def _read(self, crop: Crop, options: ParseOptions, clock: Clock) -> Answer:
+        with clock.measure("detection"):
+            boxes = self.detect(crop.pixels)
+        with clock.measure("recognition"):
+            answers = self.recognise([recognition.cut_line(crop.pixels, box.corners) for box in boxes])
+        lines = tuple(
+            Line(text=text, polygon=tuple((float(x), float(y)) for x, y in box.corners), confidence=confidence)
+            for box, (text, confidence) in zip(boxes, answers, strict=True)
+            if text.strip() and confidence >= options.min_confidence
+        )
+        clock.counts["lines"] += len(lines)
+        letters = sum(len(line.text) for line in lines)
+        return Answer(
+            text="\n".join(line.text for line in lines),
+            confidence=sum(line.confidence * len(line.text) for line in lines) / letters if letters else 0.0,
+            lines=lines,
+            dropped_lines=sum(bool(text.strip()) for text, _ in answers) - len(lines),
+        )
+
+    def detect(self, pixels: NDArray[np.uint8]) -> list[detection.TextBox]:
+        """Text lines of uint8 (H, W, 3) RGB pixels, in no particular order."""
+        height, width = pixels.shape[:2]
+        name, output = self._detection_names
+        size = detection.input_size(width, height, self._detection)
+        outputs = self._detector.run({name: detection.prepare(pixels, size, self._detection)})
+        return detection.decode(outputs[output][0, 0], width, height, self._detection)
+
+    def recognise(self, lines: Sequence[NDArray[np.uint8]]) -> list[tuple[str, float]]:
+        """Text and confidence of each straightened line image, in order."""
+        ranking = sorted(range(len(lines)), key=lambda i: recognition.input_width(lines[i], self._recognition))
+        batches = [ranking[start : start + BATCH_LINES] for start in range(0, len(ranking), BATCH_LINES)]
+        name, output = self._recognition_names
+
+        def inputs() -> Iterator[Tensors]:
+            for batch in batches:
+                yield {name: recognition.prepare([lines[i] for i in batch], self._recognition)}
+
+        answers: list[tuple[str, float]] = [("", 0.0)] * len(lines)
+        for batch, outputs in zip(batches, self._recogniser.run_all(inputs()), strict=True):
+            for index, answer in zip(batch, recognition.decode(outputs[output], self._alphabet), strict=True):
+                answers[index] = answer
+        return answers

@@ -1,0 +1,1 @@
+"""Pure functions on text and geometry: reading order, paragraphs, blocks."""

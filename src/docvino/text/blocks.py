@@ -1,0 +1,186 @@
+"""Regions and the lines read on a page -> blocks in reading order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from docvino.document import Block, Box, Line, Region, box_polygon, polygon_box
+from docvino.text import order
+from docvino.text.paragraphs import paragraphs
+
+_INSIDE = 0.5  # a line belongs to a region that covers at least this share of it
+_NEAR = 1.0  # lines that no region covers join when their gap is below this many line heights
+_ROWWISE = ("table",)
+_PICTURES = ("figure",)
+_TEXT_SHARE = 0.25  # a figure covered by lines to this share is text that the layout model took for a picture
+
+
+@dataclass
+class _Draft:
+    label: str
+    boxes: list[Box]
+    score: float | None
+    order: int | None = None
+    lines: list[Line] = field(default_factory=list)
+
+
+def assemble(page_index: int, regions: Sequence[Region], lines: Sequence[Line]) -> tuple[Block, ...]:
+    """Blocks of one page in reading order; region and line polygons are in page pixels.
+
+    Lines that no region covers make text blocks of their own, so nothing that was read is lost. Regions
+    that bring an order of their own keep it; otherwise the order is found by XY-cut on the page laid level.
+    """
+    angle = order.skew_angle([line.polygon for line in lines])
+    drafts = [_Draft(r.label, [polygon_box(r.polygon)], r.score, r.order) for r in regions]
+    orphans = []
+    for line in lines:
+        home = _home(polygon_box(line.polygon), drafts)
+        if home is None:
+            orphans.append(line)
+        else:
+            home.lines.append(line)
+    drafts += _group(orphans, angle)
+    drafts = [draft for draft in drafts if draft.lines or draft.label not in ("text", "title")]
+    for draft in drafts:
+        if draft.label in _PICTURES and _text_share(draft) >= _TEXT_SHARE:
+            draft.label = "text"
+    ranking = _ranking(drafts, lines, angle)
+    return tuple(_block(page_index, place, drafts[index], angle) for place, index in enumerate(ranking))
+
+
+def _home(box: Box, drafts: Sequence[_Draft]) -> _Draft | None:
+    """The region that covers most of the line; of several that cover it alike, the smallest."""
+    best: tuple[float, float] | None = None
+    home = None
+    for draft in drafts:
+        share = _shared(box, draft.boxes[0]) / max(_area(box), 1e-6)
+        if share < _INSIDE:
+            continue
+        rank = (round(share, 1), -_area(draft.boxes[0]))
+        if best is None or rank > best:
+            best, home = rank, draft
+    return home
+
+
+def _group(lines: Sequence[Line], angle: float) -> list[_Draft]:
+    """Lines that lie under each other become one text block each."""
+    boxes = [order.straight_box(line.polygon, angle) for line in lines]
+    parent = list(range(len(lines)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            index = parent[index]
+        return index
+
+    for a in range(len(lines)):
+        for b in range(a + 1, len(lines)):
+            if _adjacent(boxes[a], boxes[b]):
+                parent[root(b)] = root(a)
+    groups: dict[int, list[Line]] = {}
+    for index, line in enumerate(lines):
+        groups.setdefault(root(index), []).append(line)
+    return [_Draft("text", [_hull(group)], None, None, group) for group in groups.values()]
+
+
+def _adjacent(a: Box, b: Box) -> bool:
+    width_a, width_b, height_a, height_b = a[2] - a[0], b[2] - b[0], a[3] - a[1], b[3] - b[1]
+    if height_a > 2 * width_a and height_b > 2 * width_b:
+        # Lines that run down the page stand beside each other: look at them lying.
+        a, b = (a[1], a[0], a[3], a[2]), (b[1], b[0], b[3], b[2])
+        width_a, width_b, height_a, height_b = height_a, height_b, width_a, width_b
+    unit = min(height_a, height_b)
+    if max(height_a, height_b) > 1.5 * unit:
+        return False
+    gap = max(a[1], b[1]) - min(a[3], b[3])
+    overlap = min(a[2], b[2]) - max(a[0], b[0])
+    return -0.5 * unit < gap < _NEAR * unit and overlap > 0.5 * min(width_a, width_b)
+
+
+def _ranking(drafts: Sequence[_Draft], lines: Sequence[Line], angle: float) -> list[int]:
+    if drafts and all(draft.order is not None for draft in drafts):
+        return sorted(range(len(drafts)), key=lambda index: drafts[index].order or 0)
+    # Boxes of the text itself are truer than those of the layout model, which overlap and cut.
+    boxes = [
+        order.straight_box(box_polygon(*_hull(draft.lines)), 0.0)
+        if draft.lines and not angle
+        else _level_hull(draft, angle)
+        for draft in drafts
+    ]
+    heights = [box[3] - box[1] for box in (order.straight_box(line.polygon, angle) for line in lines)]
+    return order.reading_order(boxes, median(heights) if heights else None)
+
+
+def _level_hull(draft: _Draft, angle: float) -> Box:
+    if not draft.lines:
+        return order.straight_box(box_polygon(*draft.boxes[0]), angle)
+    boxes = [order.straight_box(line.polygon, angle) for line in draft.lines]
+    return _union(boxes)
+
+
+def _block(page_index: int, place: int, draft: _Draft, angle: float) -> Block:
+    boxes = [order.straight_box(line.polygon, angle) for line in draft.lines]
+    if draft.label in _ROWWISE:
+        table_rows = order.rows(boxes)
+        ranking = [index for row in table_rows for index in row]
+        content = "\n".join("\t".join(draft.lines[index].text for index in row) for row in table_rows)
+    else:
+        ranking = _line_order(boxes)
+        ordered = [(draft.lines[index].text, boxes[index]) for index in ranking]
+        content = "\n\n".join(paragraphs(_one_box_a_row(ordered)))
+    lines = tuple(draft.lines[index] for index in ranking)
+    letters = sum(len(line.text) for line in lines)
+    return Block(
+        id=f"p{page_index + 1}-b{place + 1}",
+        label=draft.label,
+        polygons=tuple(box_polygon(*box) for box in draft.boxes),
+        order=place,
+        content=content,
+        format="text" if content else "none",
+        confidence=sum(line.confidence * len(line.text) for line in lines) / letters if letters else None,
+        layout_score=draft.score,
+        lines=lines,
+    )
+
+
+def _line_order(boxes: Sequence[Box]) -> list[int]:
+    if len(boxes) > 1 and order.vertical_columns(boxes):
+        return sorted(range(len(boxes)), key=lambda i: (-boxes[i][2], boxes[i][1]))
+    return order.reading_order(boxes)
+
+
+def _one_box_a_row(lines: Sequence[tuple[str, Box]]) -> list[tuple[str, Box]]:
+    """Neighbours on one row joined by a blank, so that paragraphs are made of whole rows."""
+    joined: list[tuple[str, Box]] = []
+    for text, box in lines:
+        if joined:
+            before, last = joined[-1]
+            middle = (box[1] + box[3]) / 2
+            if last[1] < middle < last[3] and box[0] >= last[2] - (box[3] - box[1]):
+                joined[-1] = (f"{before} {text}", _union([last, box]))
+                continue
+        joined.append((text, box))
+    return joined
+
+
+def _text_share(draft: _Draft) -> float:
+    return sum(_area(polygon_box(line.polygon)) for line in draft.lines) / max(_area(draft.boxes[0]), 1e-6)
+
+
+def _hull(lines: Sequence[Line]) -> Box:
+    return _union([polygon_box(line.polygon) for line in lines])
+
+
+def _union(boxes: Sequence[Box]) -> Box:
+    return min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
+
+
+def _area(box: Box) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _shared(a: Box, b: Box) -> float:
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
+    return width * height if width > 0 and height > 0 else 0.0

@@ -1,0 +1,97 @@
+"""Proves on a device that converted models give the recorded answers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from docvino import golden
+from docvino.bundle import VERIFICATION, Bundle, bundle_folder, open_bundle, write_json
+from docvino.device import compile_model, openvino_version
+from docvino.errors import DocvinoError, VerifyError
+from docvino.settings import RuntimeConfig
+from docvino.specs.model import ModelSpec, RecognitionFacts
+
+
+@dataclass(frozen=True)
+class Verification:
+    """How one model did on one device. `problem` is None when it passed."""
+
+    spec: str
+    precision: str
+    device: str
+    execution: str
+    openvino: str
+    reference: str
+    problem: str | None
+    max_abs_diff: float | None = None
+    tolerance: float | None = None
+    max_score_diff: float | None = None
+    compile_ms: float | None = None
+    infer_ms: float | None = None
+
+
+def verify_model(spec: ModelSpec[Any], runtime: RuntimeConfig) -> Verification:
+    """Checks the files of a bundle by sha256, runs its golden case on `runtime.device`, and compares.
+
+    Writes the outcome to the bundle's verify.json. A model that cannot run is an outcome, too.
+
+    Raises: BundleError when the model is not converted or a file is not what the manifest says.
+    """
+    bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
+    bundle.check_files()
+    case = golden.load_golden(bundle.golden)
+    characters = bundle.characters() if isinstance(spec.facts, RecognitionFacts) else None
+    base: dict[str, Any] = {
+        "spec": spec.name,
+        "precision": runtime.precision,
+        "device": runtime.device,
+        "execution": runtime.execution,
+        "openvino": openvino_version(),
+        "reference": case.engine,
+    }
+    try:
+        started = time.perf_counter()
+        model = compile_model(bundle.graph, spec.name, runtime)
+        compiled = time.perf_counter()
+        outputs = model.run(golden.prepare(spec, case.images))
+        finished = time.perf_counter()
+    except DocvinoError as error:
+        return _written(bundle, Verification(**base, problem=str(error)))
+    formats = (runtime.precision, _FORMATS[model.execution_precision])
+    comparison = golden.compare(spec, case, outputs, characters, formats)
+    base["device"] = ", ".join(model.devices)
+    return _written(
+        bundle,
+        Verification(
+            **base,
+            **asdict(comparison),
+            compile_ms=(compiled - started) * 1000,
+            infer_ms=(finished - compiled) * 1000,
+        ),
+    )
+
+
+_FORMATS = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
+
+
+def raise_failures(results: list[Verification]) -> None:
+    """Raises: VerifyError that names the models whose answers are wrong."""
+    failed = [f"{result.spec} ({result.problem})" for result in results if result.problem is not None]
+    if failed:
+        raise VerifyError(
+            f"wrong on {results[0].device}: {'; '.join(failed)}",
+            fix="use --execution f32, another --precision, or --device CPU",
+        )
+
+
+def _written(bundle: Bundle, result: Verification) -> Verification:
+    path = bundle.folder / VERIFICATION
+    try:
+        write_json(path, [asdict(result)])
+    except OSError as error:
+        raise VerifyError(
+            f"cannot write {path.name}: {error.strerror}", fix="make the data directory writable"
+        ) from error
+    return result
