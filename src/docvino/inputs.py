@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 import cv2
 import numpy as np
@@ -76,7 +76,7 @@ _UNSUPPORTED_MAGIC = (
 _PDF_HEADER_WINDOW = 1024  # PDFium looks for the header in so many bytes; what comes before it is junk
 
 _STRIP_PIXELS = 1_000_000  # images are converted in strips of whole rows: their copies stay at a few MiB
-_BAND_PIXELS = 16_000_000  # pages above this are rendered in bands: each transparent layer costs a band, not a page
+_BAND_PIXELS = 40_000_000  # larger pages (above A0 at 144 dpi) are rendered in bands: a transparent layer costs a band
 _MOST_TIFF_PAGES = 10_000  # counting them takes Pillow the square of the time: 2 MB of empty pages would hang us
 _FULL_SCALES = (1.0, 255.0, 65535.0)  # what white usually is in 32-bit and floating-point images
 
@@ -130,13 +130,16 @@ class InputDocument(ABC):
 
         Raises: InputError when this page cannot be read (the others stay readable).
         """
-        if self._closed:
-            raise ValueError("the document is closed")
+        self._check_open()
         if not 0 <= index < self.page_count:
             raise InputError(
                 f"{self.source.name} has no page {index + 1}", fix=f"it has {_counted(self.page_count, 'page')}, from 1"
             )
         return self._read(index)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("the document is closed")
 
     @abstractmethod
     def _read(self, index: int) -> PageImage: ...
@@ -231,6 +234,8 @@ def parse_page_ranges(text: str, page_count: int) -> tuple[int, ...]:
 def _expand(argument: str) -> list[str]:
     if argument == "-":
         return [argument]
+    if not argument:  # Path("") would be the current folder
+        raise InputError("an empty file name", fix="give a path, a pattern, or - for standard input")
     path = Path(argument)
     try:
         if path.is_dir():
@@ -385,24 +390,27 @@ def _image_page(image: Image.Image, index: int, data: bytes) -> PageImage:
     animated = image.format in ("GIF", "PNG", "WEBP") and getattr(image, "is_animated", False)
     if animated:
         notes.append("the image is animated: only its first frame was read")
-    orientation = 1 if image.format == "TIFF" else _orientation(image)
-    dpi = _image_dpi(image)
-    if image.format == "WEBP" and not animated:
-        image = _webp(image, data)
-    image.load()
-    # Pillow itself turns a TIFF while loading, and drops the mark. The sizes in its tags are those before.
     tags: Any = getattr(image, "tag_v2", {})
-    width, height = image.size
-    before = (height, width) if tags.get(274) in (5, 6, 7, 8) else (width, height)
-    box: Box = (0.0, 0.0, float(before[0]), float(before[1]))
-    shape = (width, height, 3) if orientation in (5, 6, 7, 8) else (height, width, 3)
-    pixels = np.empty(shape, np.uint8)
-    stored = _stored_view(pixels, orientation)
-    to_rgb = _converter(image, tags, notes)
-    for top, strip in _strips(image):
+    mark = tags.get(274)  # before loading, since Pillow itself turns a TIFF then and drops the mark
+    decoded = _webp(image, data) if image.format == "WEBP" and not animated else image
+    decoded.load()
+    # After loading: to look for the mark Pillow loads a PNG, and a failure there would leave a black page.
+    orientation = _valid_orientation(mark) if image.format == "TIFF" else _orientation(image)
+    sideways = orientation >= 5
+    if image.format == "TIFF":
+        pixels = np.empty((image.height, image.width, 3), np.uint8)
+        stored = pixels
+    else:
+        width, height = image.size[::-1] if sideways else image.size
+        pixels = np.empty((height, width, 3), np.uint8)
+        stored = _stored_view(pixels, orientation)
+    to_rgb = _converter(decoded, tags, notes)
+    for top, strip in _strips(decoded):
         stored[top : top + strip.height] = to_rgb(strip)
     pixels.flags.writeable = False
-    return PageImage(index=index, pixels=pixels, dpi=dpi, source_box=box, warnings=tuple(notes))
+    height, width = pixels.shape[:2]
+    box: Box = (0.0, 0.0, float(height), float(width)) if sideways else (0.0, 0.0, float(width), float(height))
+    return PageImage(index=index, pixels=pixels, dpi=_image_dpi(image), source_box=box, warnings=tuple(notes))
 
 
 def _webp(image: Image.Image, data: bytes) -> Image.Image:
@@ -426,10 +434,13 @@ def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
 def _orientation(image: Image.Image) -> int:
     """The EXIF orientation, 1..8; 1 (upright) when the metadata is absent or nonsense."""
     try:
-        value = image.getexif().get(274, 1)
+        return _valid_orientation(image.getexif().get(274))
     except _PILLOW_ERRORS:
         return 1
-    return int(value) if value in range(1, 9) else 1
+
+
+def _valid_orientation(mark: object) -> int:
+    return mark if isinstance(mark, int) and 1 <= mark <= 8 else 1
 
 
 def _stored_view(upright: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
@@ -457,8 +468,9 @@ def _converter(image: Image.Image, tags: Any, notes: list[str]) -> Callable[[Ima
         flip = np.uint8(255 if tags.get(262) == 0 else 0)
         return lambda strip: (_scaled(np.asarray(strip, np.float64), low, high) ^ flip)[..., None]
     if image.mode == "LAB":
-        # 8 bits each, a and b shifted by 128, which is what OpenCV expects; Pillow has no conversion without profiles.
-        return lambda strip: np.asarray(cv2.cvtColor(np.asarray(strip), cv2.COLOR_LAB2RGB), np.uint8)
+        # 8 bits each, a and b signed; OpenCV wants them shifted by 128. Pillow has no conversion without profiles.
+        shift = np.array([0, 128, 128], np.uint8)
+        return lambda strip: np.asarray(cv2.cvtColor(np.asarray(strip) ^ shift, cv2.COLOR_LAB2RGB), np.uint8)
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         ground = _ground(image)
         if ground != "white":
@@ -536,29 +548,33 @@ class _PdfDocument(InputDocument):
     """A PDF file, rendered by PDFium."""
 
     def __init__(self, data: bytes, source: Source, options: ParseOptions) -> None:
+        self._data = data  # PDFium reads from it as long as the document is open
         with _PDFIUM_LOCK:
             try:
-                self._pdf = pypdfium2.PdfDocument(data, password=options.password)
+                self._pdf = _open_pdf(data, options.password, source.name)
                 # Forms without XFA only: PDFium is built without it, and pypdfium2 would log that.
                 if self._pdf.get_formtype() == pdfium_c.FORMTYPE_ACRO_FORM:
                     self._pdf.init_forms()
                 page_count = len(self._pdf)
             except (pypdfium2.PdfiumError, MemoryError) as error:
-                _raise_unopened(source.name, options.password, error)
+                raise _damaged_pdf(source.name) from error
         try:
+            if page_count < 1:
+                raise InputError(f"{source.name} is a PDF without pages", fix="give a PDF that has pages")
             super().__init__(source, page_count, options)
         except InputError:
             self.close()
             raise
 
     def close(self) -> None:
-        super().close()
         with _PDFIUM_LOCK:
+            self._closed = True
             self._pdf.close()
 
     def _read(self, index: int) -> PageImage:
         name = f"page {index + 1} of {self.source.name}"
         with _PDFIUM_LOCK:
+            self._check_open()  # another thread may have closed it while this one waited
             try:
                 page = self._pdf[index]
             except pypdfium2.PdfiumError as error:
@@ -574,23 +590,29 @@ class _PdfDocument(InputDocument):
                 page.close()
 
 
-def _raise_unopened(name: str, password: str | None, error: Exception) -> NoReturn:
-    code = getattr(error, "err_code", None)
-    if isinstance(error, MemoryError):
-        raise InputError(f"{name}: there is not enough memory to open the PDF", fix="close other programs") from error
-    if code == pdfium_c.FPDF_ERR_PASSWORD and not password:
-        raise InputError(f"{name} is locked and needs a password", fix="give it with --password") from error
-    if code == pdfium_c.FPDF_ERR_PASSWORD:
-        raise InputError(f"{name} is locked and the password is wrong", fix="check what --password says") from error
-    if code == pdfium_c.FPDF_ERR_SECURITY:
-        raise InputError(
-            f"{name} is locked in a way that PDFium does not know", fix="save it without encryption"
-        ) from error
-    if code == pdfium_c.FPDF_ERR_SUCCESS:
-        raise InputError(f"{name} is a PDF without pages", fix="give a PDF that has pages") from error
-    raise InputError(
+def _open_pdf(data: bytes, password: str | None, name: str) -> Any:
+    # A password that fits one PDF of a batch must not lock those that need none: try without one too.
+    for secret in dict.fromkeys((password or None, None)):
+        # PdfDocument(data) would take a document without pages for a failure, with the reason of an earlier one.
+        handle = pdfium_c.FPDF_LoadMemDocument64(data, len(data), secret and f"{secret}\0".encode())
+        if handle:
+            return pypdfium2.PdfDocument(handle)
+        reason = pdfium_c.FPDF_GetLastError()
+        if reason != pdfium_c.FPDF_ERR_PASSWORD:
+            break
+    if reason == pdfium_c.FPDF_ERR_PASSWORD and not password:
+        raise InputError(f"{name} is locked and needs a password", fix="give it with --password")
+    if reason == pdfium_c.FPDF_ERR_PASSWORD:
+        raise InputError(f"{name} is locked and the password is wrong", fix="check what --password says")
+    if reason == pdfium_c.FPDF_ERR_SECURITY:
+        raise InputError(f"{name} is locked in a way that PDFium does not know", fix="save it without encryption")
+    raise _damaged_pdf(name)
+
+
+def _damaged_pdf(name: str) -> InputError:
+    return InputError(
         f"{name}: the PDF is cut off or damaged", fix="get the file again, or let a PDF viewer save it anew"
-    ) from error
+    )
 
 
 def _pdf_page(page: Any, index: int, options: ParseOptions) -> PageImage:
@@ -625,7 +647,8 @@ def _pdf_page(page: Any, index: int, options: ParseOptions) -> PageImage:
 def _render(page: Any, width: int, height: int) -> NDArray[np.uint8]:
     """The page on white, with annotations and form fields: uint8 (height, width, 3) RGB.
 
-    PDFium draws into our array, so there is no second copy.
+    PDFium draws into our array, so there is no second copy. It places images in a band up to a few pixels off, so bands
+    are used only where the memory of whole-page layers would hurt.
     """
     pixels = np.full((height, width, 3), 255, np.uint8)
     flags = pdfium_c.FPDF_ANNOT | pdfium_c.FPDF_REVERSE_BYTE_ORDER  # reversed BGR is RGB

@@ -166,6 +166,7 @@ class Parser:
             with clock.measure("layout"):
                 regions = self._layout.detect(image)
             crops = cut(image, regions)
+            clock.counts["crops"] += len(crops)
             answers = self._reader.read(crops, options, clock)
             with clock.measure("assemble"):
                 page = _page(image, regions, crops, answers)

@@ -154,7 +154,7 @@ def _read(spec: ModelSpec[Any], source: Path) -> ov.Model:
     except RuntimeError as error:
         raise ConvertError(
             f"OpenVINO cannot read {source.name} of {spec.name}: {first_line(error)}",
-            fix=f"docvino fetch {spec.name} --force",
+            fix=f"delete the file and run `docvino fetch {spec.name}`",
         ) from error
     for ports, contracts in ((model.inputs, spec.inputs), (model.outputs, spec.outputs)):
         for contract in contracts:
@@ -164,7 +164,7 @@ def _read(spec: ModelSpec[Any], source: Path) -> ov.Model:
                 found = {name: str(port.get_partial_shape()) for port in ports for name in port.get_names()}
                 raise ConvertError(
                     f"{source.name} has no tensor {contract.name} of shape {wanted}; it has {found}",
-                    fix=f"docvino fetch {spec.name} --force",
+                    fix=f"delete the file and run `docvino fetch {spec.name}`",
                 )
     return model
 
@@ -176,7 +176,7 @@ def _dictionary(spec: ModelSpec[Any], model: ov.Model) -> str | None:
     if not model.has_rt_info(path):
         raise ConvertError(
             f"{spec.name} has no metadata entry {spec.facts.dictionary_key!r} with its characters",
-            fix=f"docvino fetch {spec.name} --force",
+            fix=f"delete the file and run `docvino fetch {spec.name}`",
         )
     text = str(model.get_rt_info(path).value)
     # Class 0 is the blank and the last one the space; both are not in the dictionary.
@@ -184,7 +184,7 @@ def _dictionary(spec: ModelSpec[Any], model: ov.Model) -> str | None:
     if classes != wanted:
         raise ConvertError(
             f"the dictionary of {spec.name} gives {classes} classes, the graph has {wanted}",
-            fix=f"docvino fetch {spec.name} --force",
+            fix=f"delete the file and run `docvino fetch {spec.name}`",
         )
     return text
 

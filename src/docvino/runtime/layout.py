@@ -7,6 +7,8 @@ from docvino.device import Model
 from docvino.document import PageImage, Region, box_polygon
 from docvino.specs.model import LayoutFacts, ModelSpec
 
+_MIN_SIDE_PX = 8  # nothing smaller is a region: on a page of one pixel the model still sees a figure
+
 
 class PicoDetLayout:
     def __init__(self, model: Model, spec: ModelSpec[LayoutFacts]) -> None:
@@ -21,4 +23,8 @@ class PicoDetLayout:
         tensors = [outputs[name] for name in self._outputs]
         half = len(tensors) // 2
         boxes = layout.decode(tensors[:half], tensors[half:], page.width_px, page.height_px, self._facts)
-        return [Region(found.label, found.score, box_polygon(*found.box)) for found in boxes]
+        return [
+            Region(found.label, found.score, box_polygon(*found.box))
+            for found in boxes
+            if min(found.box[2] - found.box[0], found.box[3] - found.box[1]) >= _MIN_SIDE_PX
+        ]

@@ -8,12 +8,13 @@ from statistics import median
 
 from docvino.document import Block, Box, Line, Region, box_polygon, polygon_box
 from docvino.text import order
-from docvino.text.paragraphs import paragraphs
+from docvino.text.paragraphs import join_lines, paragraphs
 
 _INSIDE = 0.5  # a line belongs to a region that covers at least this share of it
 _NEAR = 1.0  # lines that no region covers join when their gap is below this many line heights
 _ROWWISE = ("table",)
 _PICTURES = ("figure",)
+_WITHOUT_LINES = ("figure", "table", "equation")  # regions that mean something even when no line was read in them
 _TEXT_SHARE = 0.25  # a figure covered by lines to this share is text that the layout model took for a picture
 
 
@@ -42,7 +43,7 @@ def assemble(page_index: int, regions: Sequence[Region], lines: Sequence[Line]) 
         else:
             home.lines.append(line)
     drafts += _group(orphans, angle)
-    drafts = [draft for draft in drafts if draft.lines or draft.label not in ("text", "title")]
+    drafts = [draft for draft in drafts if draft.lines or draft.label in _WITHOUT_LINES]
     for draft in drafts:
         if draft.label in _PICTURES and _text_share(draft) >= _TEXT_SHARE:
             draft.label = "text"
@@ -85,16 +86,17 @@ def _group(lines: Sequence[Line], angle: float) -> list[_Draft]:
 
 
 def _adjacent(a: Box, b: Box) -> bool:
+    vertical = order.is_tall(a) or order.is_tall(b)
+    if vertical:
+        a, b = order.lying(a), order.lying(b)
     width_a, width_b, height_a, height_b = a[2] - a[0], b[2] - b[0], a[3] - a[1], b[3] - b[1]
-    if height_a > 2 * width_a and height_b > 2 * width_b:
-        # Lines that run down the page stand beside each other: look at them lying.
-        a, b = (a[1], a[0], a[3], a[2]), (b[1], b[0], b[3], b[2])
-        width_a, width_b, height_a, height_b = height_a, height_b, width_a, width_b
     unit = min(height_a, height_b)
     if max(height_a, height_b) > 1.5 * unit:
         return False
     gap = max(a[1], b[1]) - min(a[3], b[3])
     overlap = min(a[2], b[2]) - max(a[0], b[0])
+    if vertical and gap < -0.5 * unit:
+        return overlap > -_NEAR * unit  # pieces of one column
     return -0.5 * unit < gap < _NEAR * unit and overlap > 0.5 * min(width_a, width_b)
 
 
@@ -102,12 +104,7 @@ def _ranking(drafts: Sequence[_Draft], lines: Sequence[Line], angle: float) -> l
     if drafts and all(draft.order is not None for draft in drafts):
         return sorted(range(len(drafts)), key=lambda index: drafts[index].order or 0)
     # Boxes of the text itself are truer than those of the layout model, which overlap and cut.
-    boxes = [
-        order.straight_box(box_polygon(*_hull(draft.lines)), 0.0)
-        if draft.lines and not angle
-        else _level_hull(draft, angle)
-        for draft in drafts
-    ]
+    boxes = [_level_hull(draft, angle) for draft in drafts]
     heights = [box[3] - box[1] for box in (order.straight_box(line.polygon, angle) for line in lines)]
     return order.reading_order(boxes, median(heights) if heights else None)
 
@@ -115,8 +112,7 @@ def _ranking(drafts: Sequence[_Draft], lines: Sequence[Line], angle: float) -> l
 def _level_hull(draft: _Draft, angle: float) -> Box:
     if not draft.lines:
         return order.straight_box(box_polygon(*draft.boxes[0]), angle)
-    boxes = [order.straight_box(line.polygon, angle) for line in draft.lines]
-    return _union(boxes)
+    return _union([order.straight_box(line.polygon, angle) for line in draft.lines])
 
 
 def _block(page_index: int, place: int, draft: _Draft, angle: float) -> Block:
@@ -126,9 +122,11 @@ def _block(page_index: int, place: int, draft: _Draft, angle: float) -> Block:
         ranking = [index for row in table_rows for index in row]
         content = "\n".join("\t".join(draft.lines[index].text for index in row) for row in table_rows)
     else:
-        ranking = _line_order(boxes)
+        if vertical := _runs_down(boxes):
+            boxes = [order.lying(box) for box in boxes]
+        ranking = order.reading_order(boxes)
         ordered = [(draft.lines[index].text, boxes[index]) for index in ranking]
-        content = "\n\n".join(paragraphs(_one_box_a_row(ordered)))
+        content = "\n\n".join(paragraphs(_one_box_a_row(ordered, vertical=vertical)))
     lines = tuple(draft.lines[index] for index in ranking)
     letters = sum(len(line.text) for line in lines)
     return Block(
@@ -144,13 +142,13 @@ def _block(page_index: int, place: int, draft: _Draft, angle: float) -> Block:
     )
 
 
-def _line_order(boxes: Sequence[Box]) -> list[int]:
-    if len(boxes) > 1 and order.vertical_columns(boxes):
-        return sorted(range(len(boxes)), key=lambda i: (-boxes[i][2], boxes[i][1]))
-    return order.reading_order(boxes)
+def _runs_down(boxes: Sequence[Box]) -> bool:
+    """True for vertical text: most of its area is in lines that run down. Detection may cut a column into characters."""
+    tall = sum(_area(box) for box in boxes if order.is_tall(box))
+    return len(boxes) > 1 and 2 * tall > sum(_area(box) for box in boxes)
 
 
-def _one_box_a_row(lines: Sequence[tuple[str, Box]]) -> list[tuple[str, Box]]:
+def _one_box_a_row(lines: Sequence[tuple[str, Box]], *, vertical: bool) -> list[tuple[str, Box]]:
     """Neighbours on one row joined by a blank, so that paragraphs are made of whole rows."""
     joined: list[tuple[str, Box]] = []
     for text, box in lines:
@@ -158,7 +156,7 @@ def _one_box_a_row(lines: Sequence[tuple[str, Box]]) -> list[tuple[str, Box]]:
             before, last = joined[-1]
             middle = (box[1] + box[3]) / 2
             if last[1] < middle < last[3] and box[0] >= last[2] - (box[3] - box[1]):
-                joined[-1] = (f"{before} {text}", _union([last, box]))
+                joined[-1] = (join_lines([before, text]) if vertical else f"{before} {text}", _union([last, box]))
                 continue
         joined.append((text, box))
     return joined

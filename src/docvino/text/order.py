@@ -10,6 +10,7 @@ from statistics import median
 from docvino.document import Box, Polygon
 
 _COLUMN_GAP = 0.8  # a gutter between columns is at least this many line heights wide
+TALL = 1.5  # a line this much taller than wide runs down the page
 _COLUMN_WIDTH = 5.0  # what is narrower than this many line heights is a cell or a label, not a column
 
 
@@ -69,10 +70,15 @@ def rows(boxes: Sequence[Box]) -> list[list[int]]:
     return [sorted(row, key=lambda i: boxes[i][0]) for row in found]
 
 
-def vertical_columns(boxes: Sequence[Box]) -> bool:
-    """True when the lines run down the page: most of them are much taller than wide."""
-    tall = sum(box[3] - box[1] > 2 * (box[2] - box[0]) for box in boxes)
-    return tall * 2 > len(boxes)
+def is_tall(box: Box) -> bool:
+    """True for a line that runs down the page."""
+    return box[3] - box[1] >= TALL * (box[2] - box[0])
+
+
+def lying(box: Box) -> Box:
+    """The box of a line that runs down the page, as if the page were turned counter-clockwise: its columns, which
+    follow each other from right to left, become rows from top to bottom."""
+    return box[1], -box[2], box[3], -box[0]
 
 
 def _cut(items: list[int], boxes: Sequence[Box], unit: float) -> list[int]:
