@@ -16,8 +16,8 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from docvino.errors import BundleError, DeviceError, InferenceError
-from docvino.settings import RuntimeConfig, nearest
+from docvino.errors import BundleError, DeviceError, InferenceError, nearest
+from docvino.settings import RuntimeConfig
 
 log = logging.getLogger(__name__)
 

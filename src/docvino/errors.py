@@ -19,6 +19,7 @@ libraries are turned into these in the one file that owns the library.
 
 from __future__ import annotations
 
+import difflib
 from typing import ClassVar
 
 EXIT_OK = 0
@@ -87,3 +88,9 @@ class DeviceError(InferenceError):
 
 class GenerationError(InferenceError):
     """A text generator that cannot continue a sequence."""
+
+
+def nearest(name: str, known: tuple[str, ...]) -> str:
+    """A sentence that helps somebody who mistyped `name`."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"

@@ -32,7 +32,7 @@ import cv2
 import numpy as np
 import pypdfium2
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageFile
 from pypdfium2 import raw as pdfium_c
 
 from docvino.document import Box, PageImage, Source
@@ -352,16 +352,19 @@ class _ImageDocument(InputDocument):
 
 @contextmanager
 def _pillow(max_pixels: int | None) -> Iterator[None]:
-    """Pillow for one thread at a time, silent, and with our limit in place of its own (None: no limit)."""
+    """Pillow for one thread at a time, silent, strict, and with our limit in place of its own (None: no limit)."""
     with _PILLOW_LOCK, warnings.catch_warnings():
         # Odd metadata is none of the reader's business; parts larger than the limit (tiles, frames) are.
         warnings.filterwarnings("ignore", module=r"PIL\.")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, max_pixels
+        # Another library of this process may have asked for half pages.
+        lenient, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
         try:
             yield
         finally:
             Image.MAX_IMAGE_PIXELS = limit
+            ImageFile.LOAD_TRUNCATED_IMAGES = lenient
 
 
 def _tiff_pages(image: Image.Image, name: str) -> int:

@@ -7,7 +7,6 @@ Nothing here reads the environment by itself: the caller passes it in.
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, Literal
 from platformdirs import user_cache_path, user_config_path, user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from docvino.errors import ConfigError
+from docvino.errors import ConfigError, nearest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -89,12 +88,6 @@ def default_config_file() -> Path:
 
 def setting_names() -> tuple[str, ...]:
     return (*RuntimeConfig.model_fields, *ParseOptions.model_fields)
-
-
-def nearest(name: str, known: tuple[str, ...]) -> str:
-    """A sentence that helps somebody who mistyped `name`."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
 def resolve(

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image, ImageCms
+from PIL import Image, ImageCms, ImageFile
 
 import draw
 from docvino import inputs
@@ -194,7 +194,7 @@ def test_cmyk_ycbcr_and_lab_pages_look_the_same() -> None:
     for data in (
         draw.cmyk_jpeg(colours),
         draw.encoded(colours.convert("CMYK"), "TIFF"),
-        draw.encoded(colours.convert("YCbCr"), "TIFF", compression="raw"),
+        draw.encoded(colours.convert("YCbCr"), "TIFF", compression="tiff_adobe_deflate"),
         draw.encoded(lab, "TIFF"),
     ):
         assert distance(first_page(data).pixels, rgb(colours)) < 4
@@ -693,6 +693,13 @@ def test_a_file_cut_anywhere_gives_an_error_or_the_whole_page(kind: str) -> None
         except InputError:
             continue
         assert np.array_equal(seen, whole)
+
+
+def test_half_a_page_is_an_error_even_when_another_library_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    for name in ("truncated.jpg", "truncated.png", "bad_crc.png"):
+        refusal(draw.broken_files()[name])
+    assert ImageFile.LOAD_TRUNCATED_IMAGES
 
 
 def test_a_page_that_does_not_fit_into_memory_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from docvino.errors import ConfigError
-from docvino.settings import nearest
+from docvino.errors import ConfigError, nearest
 from docvino.specs import orientation, picodet, pp_ocr
 from docvino.specs.model import ModelSpec, Preset
 

@@ -143,7 +143,7 @@ def _block(page_index: int, place: int, draft: _Draft, angle: float) -> Block:
 
 
 def _runs_down(boxes: Sequence[Box]) -> bool:
-    """True for vertical text: most of its area is in lines that run down. Detection may cut a column into characters."""
+    """True for vertical text: most of its area is in lines that run down (detection may cut a column into pieces)."""
     tall = sum(_area(box) for box in boxes if order.is_tall(box))
     return len(boxes) > 1 and 2 * tall > sum(_area(box) for box in boxes)
 

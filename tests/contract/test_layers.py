@@ -1,0 +1,95 @@
+"""The plan of the house, read from the imports: rooms import from layers above, heavy stacks have owners."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import docvino
+
+PACKAGE = Path(docvino.__file__).parent
+
+LAYERS = (
+    {"errors", "document"},
+    {"settings", "specs"},
+    {"codec", "text", "render", "bundle", "inputs", "device", "golden"},
+    {"fetch", "convert", "runtime", "verify"},
+    {"parser"},
+    {"api", "batch", "demo", "doctor"},
+    {"cli"},
+    {"__main__"},
+)
+# Rooms of one layer that may look at each other: codec is what golden cases are made and judged with.
+SIBLINGS = {("golden", "codec")}
+
+OWNERS = {
+    "openvino": {"device", "convert"},
+    "pypdfium2": {"inputs"},
+    "PIL": {"inputs", "demo"},
+    "cv2": {"codec", "inputs", "batch"},
+    "pyclipper": {"codec"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+    "torch": set(),
+    "transformers": set(),
+    "onnx": set(),
+    "onnxruntime": set(),
+    "paddle": set(),
+    "paddle2onnx": set(),
+}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts != ("__init__",):
+            yield parts[0], path
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module named by an import anywhere in the file, inside functions and type-checking blocks, too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            if node.module == "docvino":
+                yield from (f"docvino.{alias.name}" for alias in node.names if alias.name != "__version__")
+            else:
+                yield node.module or ""
+
+
+def layer(room: str) -> int:
+    return next(number for number, rooms in enumerate(LAYERS) if room in rooms)
+
+
+def test_every_room_has_a_layer() -> None:
+    known = set().union(*LAYERS)
+    assert {room for room, _ in modules()} == known
+
+
+def test_rooms_import_only_from_layers_above() -> None:
+    wrong = []
+    for room, path in modules():
+        for name in imported(path):
+            if not name.startswith("docvino."):
+                continue
+            other = name.split(".")[1]
+            if other != room and layer(other) >= layer(room) and (room, other) not in SIBLINGS:
+                wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")
+    assert wrong == []
+
+
+def test_each_heavy_stack_is_imported_only_by_its_owners() -> None:
+    wrong = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for room, path in modules()
+        for name in imported(path)
+        if (top := name.split(".")[0]) in OWNERS and room not in OWNERS[top]
+    ]
+    assert wrong == []
+
+
+def test_no_module_is_longer_than_800_lines() -> None:
+    assert [path.name for _, path in modules() if len(path.read_text(encoding="utf-8").splitlines()) > 800] == []
