@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -78,7 +79,7 @@ class Batch:
         self._formats = formats
         self._resume = resume
         self.on_page = on_page
-        self._names: set[str] = set()
+        self._names = {"summary.json"}
 
     def run(self, inputs: Sequence[str]) -> Iterator[Outcome]:
         """One outcome per input; writes summary.json when all are done.
@@ -86,20 +87,15 @@ class Batch:
         Raises: ConfigError when nothing can be written to `out`.
         """
         outcomes = []
-        try:
+        with _writing_to(self._out):
             self._out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write to {self._out}: {error.strerror}", fix="choose another -o folder"
-            ) from error
         for argument in inputs:
             outcome = self._one(argument)
             outcomes.append(outcome)
             yield outcome
-        write_atomically(
-            self._out / "summary.json",
-            json.dumps([asdict(outcome) for outcome in outcomes], ensure_ascii=False, indent=2) + "\n",
-        )
+        summary = json.dumps([asdict(outcome) for outcome in outcomes], ensure_ascii=False, indent=2) + "\n"
+        with _writing_to(self._out):
+            write_atomically(self._out / "summary.json", summary)
 
     def _one(self, argument: str) -> Outcome:
         folder = self._out / self._unique_name(argument)
@@ -123,6 +119,8 @@ class Batch:
             journal = Journal(folder / f"{folder.name}.pages.jsonl", self._header(opened.source))
             finished = journal.read() if self._resume else {}
             if self._resume and (done := self._finished_document(folder, opened.source)) is not None:
+                self._write(folder, done)  # in the formats of this run, which may be others
+                journal.remove()
                 return done
             parsed = []
             journal.start(finished.values())
@@ -232,10 +230,10 @@ class Journal:
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
     """0 when all went well, 8 when some did, else the first failure's own code."""
-    bad = [outcome.exit_code for outcome in outcomes if outcome.exit_code != EXIT_OK]
-    if not bad:
+    codes = [outcome.exit_code for outcome in outcomes]
+    if all(code == EXIT_OK for code in codes):
         return EXIT_OK
-    return bad[0] if len(bad) == len(outcomes) else EXIT_PARTLY_DONE
+    return EXIT_PARTLY_DONE if {EXIT_OK, EXIT_PARTLY_DONE} & set(codes) else codes[0]
 
 
 def picture_name(block_id: str) -> str:
@@ -243,8 +241,13 @@ def picture_name(block_id: str) -> str:
 
 
 def safe_name(name: str) -> str:
-    """A folder name that every system takes: no separators, no reserved Windows names, at most 120 characters."""
-    name = re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", name).strip(" .")[:120].rstrip(" .")
+    """A folder name that every system takes: no separators, no reserved Windows names, at most 120 characters.
+
+    At most 200 bytes, too, because Linux takes 255 and the files in the folder have its name and a suffix.
+    """
+    name = name.encode(errors="replace").decode()  # an undecodable byte of a Linux file name becomes "?"
+    name = re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", name).strip(" .")[:120]
+    name = name.encode()[:200].decode(errors="ignore").rstrip(" .")
     if not name or re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name):
         return f"_{name}"
     return name
@@ -252,8 +255,16 @@ def safe_name(name: str) -> str:
 
 def write_atomically(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
+    temporary.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     temporary.replace(path)
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}", fix="choose another -o folder") from error
 
 
 def _outcome(argument: str, folder: Path, document: Document) -> Outcome:

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
+from openvino.passes import ConstantFolding, Manager
 
 from docvino.errors import BundleError, DeviceError, InferenceError, nearest
 from docvino.settings import RuntimeConfig
+from docvino.specs.model import ModelSpec
 
 log = logging.getLogger(__name__)
 
@@ -147,12 +149,16 @@ class Model:
         )
 
 
-def compile_model(path: Path, name: str, runtime: RuntimeConfig, *, slots: int = 1) -> Model:
+def compile_model(path: Path, spec: ModelSpec[Any], runtime: RuntimeConfig) -> Model:
     """Compiles an IR or ONNX file for `runtime.device` at `runtime.execution`, through the model cache when it is on.
+
+    Text recognition gets `runtime.async_slots` requests, the other models run one request at a time. Verification and
+    parsing compile here alike, so what was verified is what reads.
 
     Raises: BundleError for a file OpenVINO cannot read, DeviceError for a device that is absent or refuses the model.
     """
-    device = check_device(runtime.device)
+    device, name = check_device(runtime.device), spec.name
+    slots = runtime.async_slots if spec.role == "text-recognition" else 1
     core = ov.Core()
     try:
         model = core.read_model(path)
@@ -161,6 +167,12 @@ def compile_model(path: Path, name: str, runtime: RuntimeConfig, *, slots: int =
             f"OpenVINO cannot read {path.name} of {name}: {first_line(error)}",
             fix=f"docvino convert {name} --force",
         ) from error
+    if slots > 1 and device == "CPU":
+        # OpenVINO 2026.4.1 computes convolutions with int8 weights wrongly when NUM_STREAMS is above 1: text comes out
+        # empty. Weights that are unpacked beforehand are not touched by that, and a CPU is no slower with them.
+        passes = Manager()
+        passes.register_pass(ConstantFolding())
+        passes.run_passes(model)
     try:
         compiled = core.compile_model(model, device, _properties(core, device, runtime, slots))
     except RuntimeError as error:

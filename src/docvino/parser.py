@@ -79,16 +79,16 @@ class Parser:
         preset = get_preset(runtime.preset)
         bundles: list[tuple[Bundle, Model]] = []
 
-        def load(spec: ModelSpec[Any], slots: int = 1) -> Model:
+        def load(spec: ModelSpec[Any]) -> Model:
             bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
-            model = compile_model(bundle.graph, spec.name, runtime, slots=slots)
+            model = compile_model(bundle.graph, spec, runtime)
             bundles.append((bundle, model))
             return model
 
         orientation = Orientation(load(preset.orientation), preset.orientation)
         layout = PicoDetLayout(load(preset.layout), preset.layout)
         detector = load(preset.detection)
-        recogniser = load(preset.recognition, runtime.async_slots)
+        recogniser = load(preset.recognition)
         reader = LineReader(
             detector,
             preset.detection,

@@ -53,14 +53,14 @@ def verify_model(spec: ModelSpec[Any], runtime: RuntimeConfig) -> Verification:
     }
     try:
         started = time.perf_counter()
-        model = compile_model(bundle.graph, spec.name, runtime)
+        model = compile_model(bundle.graph, spec, runtime)
         compiled = time.perf_counter()
-        outputs = model.run(golden.prepare(spec, case.images))
+        outputs = golden.run(spec, case, model)
         finished = time.perf_counter()
     except DocvinoError as error:
         return _written(bundle, Verification(**base, problem=str(error)))
     formats = (runtime.precision, _FORMATS[model.execution_precision])
-    comparison = golden.compare(spec, case, outputs, characters, formats)
+    comparison = golden.compare_all(spec, case, outputs, characters, formats)
     base["device"] = ", ".join(model.devices)
     return _written(
         bundle,
@@ -68,7 +68,7 @@ def verify_model(spec: ModelSpec[Any], runtime: RuntimeConfig) -> Verification:
             **base,
             **asdict(comparison),
             compile_ms=(compiled - started) * 1000,
-            infer_ms=(finished - compiled) * 1000,
+            infer_ms=(finished - compiled) * 1000 / len(outputs),
         ),
     )
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+_STRUCTURE_AREAS = 32
+_STRUCTURE_STEP = 8.0  # of 255
+_NOISE_RANGE = 8.0  # standard deviations that a thousand noisy averages span, with room to spare
 
 
 def normalise(
@@ -18,6 +24,22 @@ def normalise(
         np.multiply(pixels[..., channel], scale[channel], out=tensor[0, channel], casting="unsafe")
         tensor[0, channel] -= shift[channel]
     return tensor
+
+
+def has_structure(pixels: NDArray[np.uint8]) -> bool:
+    """False for plain paper, also when it is noisy: uint8 (H, W, 3).
+
+    The picture is averaged down to at most 32 x 32 areas: where there is print or a photograph they differ in
+    brightness by more than what noise leaves, which is judged from the differences of neighbouring pixels.
+    """
+    height, width = pixels.shape[:2]
+    size = (min(width, _STRUCTURE_AREAS), min(height, _STRUCTURE_AREAS))
+    small = cv2.resize(np.ascontiguousarray(pixels), size, interpolation=cv2.INTER_AREA)
+    brightness = small.astype(np.float32).mean(axis=2)
+    sample = pixels[:: max(1, height // 256), :, 1].astype(np.float32)
+    noise = float(np.diff(sample, axis=1).std()) / math.sqrt(2) if width > 1 else 0.0
+    left_over = noise / math.sqrt(height * width / (size[0] * size[1]))
+    return float(brightness.max() - brightness.min()) >= _STRUCTURE_STEP + _NOISE_RANGE * left_over
 
 
 def to_bgr(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:

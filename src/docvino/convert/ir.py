@@ -194,8 +194,8 @@ def _compare(
 ) -> golden.Comparison:
     on_cpu = runtime.model_copy(update={"device": "CPU", "execution": "f32", "model_cache": False})
     case = golden.load_golden(workspace / GOLDEN)
-    outputs = compile_model(workspace / GRAPH, spec.name, on_cpu).run(golden.prepare(spec, case.images))
-    comparison = golden.compare(spec, case, outputs, characters, (runtime.precision,))
+    outputs = golden.run(spec, case, compile_model(workspace / GRAPH, spec, on_cpu))
+    comparison = golden.compare_all(spec, case, outputs, characters, (runtime.precision,))
     if comparison.problem is not None:
         raise ConvertError(
             f"{spec.name} at {runtime.precision} computes other numbers than {case.engine}: {comparison.problem}",

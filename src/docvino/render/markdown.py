@@ -11,9 +11,11 @@ from docvino.document import Block, Document, Page
 FURNITURE = frozenset({"header", "footer"})
 PICTURES = frozenset({"figure"})
 
-_INLINE = re.compile(r"([\\`*_\[\]<>|~$])")
-_LINE_START = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|[-+](?=\s|$)|>|=+\s*$|-{3,}\s*$)")
-_NUMBERED = re.compile(r"^(\s*\d{1,9})([.)])(?=\s|$)")
+_INLINE = re.compile(r"([\\`*_\[\]<>|~$]|&(?=#?\w+;))")
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
+_LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|[-+](?=\s|$)|=+[ \t]*$|-{2,}[ \t]*$)", re.MULTILINE)
+_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)", re.MULTILINE)
+_CLOSING = re.compile(r"(?<=\s)(?=#+\s*$)")  # a heading's last word made of # would be taken for its end
 
 
 def to_markdown(document: Document, images: Mapping[str, str] | None = None) -> str:
@@ -41,7 +43,7 @@ def _piece(block: Block, images: Mapping[str, str], *, first: bool) -> str:
     if not block.content.strip():
         return ""
     if block.label == "title":
-        text = " ".join(escape(part) for part in block.content.split("\n\n"))
+        text = _CLOSING.sub(r"\\", " ".join(escape(part) for part in block.content.split("\n\n")))
         return f"{'#' if first else '##'} {text}"
     if block.label == "table":
         # Two spaces at a line's end keep the rows apart.
@@ -50,7 +52,10 @@ def _piece(block: Block, images: Mapping[str, str], *, first: bool) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is: its special characters get a backslash."""
-    text = _INLINE.sub(r"\\\1", text)
-    text = _LINE_START.sub(r"\1\\\2", text)
+    """Text that Markdown shows as it is: its special characters get a backslash.
+
+    Blanks at the start of a line are dropped: Markdown shows none there, but four of them would make the line code.
+    """
+    text = _INLINE.sub(r"\\\1", _INDENT.sub("", text))
+    text = _LINE_START.sub(r"\\\1", text)
     return _NUMBERED.sub(r"\1\\\2", text)
