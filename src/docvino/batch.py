@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from docvino.document import Document, Page, Source, Stats, polygon_box
-from docvino.errors import EXIT_OK, EXIT_PARTLY_DONE, ConfigError, DocvinoError, InputError
+from docvino.errors import EXIT_OK, EXIT_PARTLY_DONE, ConfigError, DocvinoError
 from docvino.parser import ParsedPage, Parser, open_source
 from docvino.render.json import to_json
 from docvino.render.markdown import PICTURES, to_markdown
@@ -100,7 +100,7 @@ class Batch:
     def _one(self, argument: str) -> Outcome:
         folder = self._out / self._unique_name(argument)
         try:
-            document = self._document(argument, folder)
+            document, problem = self._document(argument, folder)
         except DocvinoError as error:
             return Outcome(argument, "failed", error=str(error), fix=error.fix, exit_code=error.exit_code)
         except OSError as error:
@@ -111,9 +111,10 @@ class Batch:
                 fix="free some space or choose another -o folder",
                 exit_code=ConfigError.exit_code,
             )
-        return _outcome(argument, folder, document)
+        return _outcome(argument, folder, document, problem)
 
-    def _document(self, argument: str, folder: Path) -> Document:
+    def _document(self, argument: str, folder: Path) -> tuple[Document, DocvinoError | None]:
+        """The document, and what the first page that failed did fail of."""
         with open_source(argument, self._options) as opened:
             folder.mkdir(parents=True, exist_ok=True)
             journal = Journal(folder / f"{folder.name}.pages.jsonl", self._header(opened.source))
@@ -121,19 +122,21 @@ class Batch:
             if self._resume and (done := self._finished_document(folder, opened.source)) is not None:
                 self._write(folder, done)  # in the formats of this run, which may be others
                 journal.remove()
-                return done
+                return done, None
             parsed = []
+            problem: DocvinoError | None = None
             journal.start(finished.values())
             for number, item in enumerate(self._parser.pages(opened, self._options, finished), start=1):
                 if item.page.page_index not in finished:
                     self._save_pictures(folder, item)
                     journal.append(item)
                 parsed.append(ParsedPage(item.page, None, item.stats))
+                problem = problem or item.problem
                 self.on_page(Progress(argument, number, len(opened.page_indices), item.page, item.stats))
             document = self._parser.collect(opened.source, parsed, self._options)
         self._write(folder, document)
         journal.remove()
-        return document
+        return document, problem
 
     def _header(self, source: Source) -> str:
         provenance = self._parser.provenance(self._options)
@@ -267,7 +270,7 @@ def _writing_to(folder: Path) -> Iterator[None]:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}", fix="choose another -o folder") from error
 
 
-def _outcome(argument: str, folder: Path, document: Document) -> Outcome:
+def _outcome(argument: str, folder: Path, document: Document, problem: DocvinoError | None) -> Outcome:
     failed = [page for page in document.pages if page.status == "failed"]
     outcome = Outcome(
         argument,
@@ -277,14 +280,14 @@ def _outcome(argument: str, folder: Path, document: Document) -> Outcome:
         seconds=round(document.stats.total_ms / 1000, 3),
         folder=str(folder),
     )
-    if not failed:
+    if problem is None:
         return outcome
-    listed = ", ".join(str(page.page_index + 1) for page in failed[:10])
     whole = len(failed) == len(document.pages)
+    listed = ", ".join(str(page.page_index + 1) for page in failed[:10])
     return replace(
         outcome,
         status="failed" if whole else "partial",
-        error=f"page {listed}: {failed[0].error}",
-        fix="repair the file or leave the page out with --pages",
-        exit_code=InputError.exit_code if whole else EXIT_PARTLY_DONE,
+        error=str(problem) if len(failed) == 1 else f"{len(failed)} pages failed ({listed}), the first: {problem}",
+        fix=problem.fix,
+        exit_code=problem.exit_code if whole else EXIT_PARTLY_DONE,
     )

@@ -416,7 +416,7 @@ def _parse_to_stdout(argument: str, settings: Settings, *, as_json: bool) -> Non
         for warning in page.warnings:
             _note(f"page {page.page_index + 1}: {warning}")
     for page in failed:
-        _complain(f"page {page.page_index + 1}: {page.error}", "repair the file or leave the page out with --pages")
+        _complain(str(page.error), "repair the file, or leave the page out with --pages")
     if failed:
         raise typer.Exit(8 if len(failed) < len(document.pages) else 6)
 

@@ -84,7 +84,8 @@ def packaged_golden(spec: str) -> bytes:
 def load_golden(path: Path) -> Golden:
     """Raises: BundleError when the file is missing or damaged."""
     try:
-        with np.load(path) as arrays:
+        # NumPy leaves a file open that it opened itself and that turns out to be no archive.
+        with path.open("rb") as stream, np.load(stream) as arrays:
             names = [name.removeprefix("output_") for name in arrays.files if name.startswith("output_")]
             numbers = sorted(int(name.removeprefix("image_")) for name in arrays.files if name.startswith("image_"))
             return Golden(
@@ -142,7 +143,7 @@ def interpret(
         half = len(tensors) // 2
         regions = layout.decode(tensors[:half], tensors[half:], width, height, facts)
         return tuple(Item(region.label, region.score, region.box) for region in regions)
-    angle, score = orientation.decode(tensors[0], facts)
+    angle, score = orientation.decode(tensors[0], facts)[0]
     return (Item(str(angle), score),)
 
 

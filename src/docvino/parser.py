@@ -14,24 +14,23 @@ from docvino.bundle import Bundle, bundle_folder, open_bundle
 from docvino.device import Model, compile_model, openvino_version
 from docvino.document import (
     Answer,
-    Block,
     Crop,
     Document,
     ModelProvenance,
     Page,
     PageImage,
-    PageStatus,
     Provenance,
     Region,
+    Rotation,
     Source,
     Stats,
 )
-from docvino.errors import InferenceError, InputError
+from docvino.errors import BundleError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument, open_document, read_source
 from docvino.runtime.crops import cut
 from docvino.runtime.layout import PicoDetLayout
 from docvino.runtime.lines import LineReader
-from docvino.runtime.orientation import Orientation
+from docvino.runtime.orientation import Orientation, turn
 from docvino.runtime.stages import Clock, LayoutStage, Reader
 from docvino.settings import ParseOptions, RuntimeConfig
 from docvino.specs import get_preset
@@ -41,11 +40,34 @@ from docvino.text.blocks import assemble
 
 @dataclass(frozen=True, eq=False)
 class ParsedPage:
-    """A page and the image it was read from; `image` is None when the page could not be opened."""
+    """A page and the image it was read from; `image` is None when there is none, `problem` is what a page failed of."""
 
     page: Page
     image: PageImage | None
     stats: Stats
+    problem: DocvinoError | None = None
+
+
+_CONVINCING = 0.9  # mean confidence at which no other way up is tried; text upside down reads far below it
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """A page image with what was found and read on it."""
+
+    image: PageImage
+    regions: Sequence[Region]
+    crops: Sequence[Crop]
+    answers: Sequence[Answer]
+
+    @property
+    def certain_letters(self) -> float:
+        """Letters read, each counted by its confidence."""
+        return sum(len(answer.text) * answer.confidence for answer in self.answers)
+
+    @property
+    def confidence(self) -> float:
+        return self.certain_letters / max(1, sum(len(answer.text) for answer in self.answers))
 
 
 class Parser:
@@ -80,7 +102,11 @@ class Parser:
         bundles: list[tuple[Bundle, Model]] = []
 
         def load(spec: ModelSpec[Any]) -> Model:
-            bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
+            try:
+                bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
+            except BundleError as error:
+                convert = f"docvino convert {preset.name} --precision {runtime.precision}"
+                raise BundleError(str(error), fix=f"docvino fetch {preset.name} && {convert}") from error
             model = compile_model(bundle.graph, spec, runtime)
             bundles.append((bundle, model))
             return model
@@ -156,23 +182,38 @@ class Parser:
 
     def _read_page(self, document: InputDocument, index: int, options: ParseOptions) -> ParsedPage:
         clock = Clock()
-        image: PageImage | None = None
+        source: PageImage | None = None
         try:
             with clock.measure("render"):
-                image = document.page(index)
-            if options.auto_rotate:
-                with clock.measure("orientation"):
-                    image = self._orientation.upright(image)
-            with clock.measure("layout"):
-                regions = self._layout.detect(image)
-            crops = cut(image, regions)
-            clock.counts["crops"] += len(crops)
-            answers = self._reader.read(crops, options, clock)
+                source = document.page(index)
+            reading = self._read_upright(source, options, clock)
             with clock.measure("assemble"):
-                page = _page(image, regions, crops, answers)
+                return ParsedPage(_page(reading), reading.image, _stats(clock))
         except (InputError, InferenceError) as error:
-            page = _failed(index, image, error)
-        return ParsedPage(page, image, _stats(clock))
+            return ParsedPage(_failed(index, source, error), source, _stats(clock), error)
+
+    def _read_upright(self, source: PageImage, options: ParseOptions, clock: Clock) -> _Reading:
+        """The page read the right way up; where the orientation model is not sure, the way up that reads best."""
+        candidates: list[Rotation] = [0]
+        if options.auto_rotate:
+            with clock.measure("orientation"):
+                candidates = self._orientation.candidates(source)
+        best: _Reading | None = None
+        for degrees in candidates:
+            reading = self._read(turn(source, degrees), options, clock)
+            if best is None or reading.certain_letters > best.certain_letters:
+                best = reading
+            if reading.confidence >= _CONVINCING:
+                break
+        assert best is not None  # there is always one candidate
+        return best
+
+    def _read(self, image: PageImage, options: ParseOptions, clock: Clock) -> _Reading:
+        with clock.measure("layout"):
+            regions = self._layout.detect(image)
+        crops = cut(image, regions)
+        clock.counts["crops"] += len(crops)
+        return _Reading(image, regions, crops, self._reader.read(crops, options, clock))
 
 
 def open_source(source: str | Path | bytes, options: ParseOptions, name: str = "bytes") -> InputDocument:
@@ -185,16 +226,17 @@ def open_source(source: str | Path | bytes, options: ParseOptions, name: str = "
     return open_document(source, name, options)
 
 
-def _page(image: PageImage, regions: Sequence[Region], crops: Sequence[Crop], answers: Sequence[Answer]) -> Page:
+def _page(reading: _Reading) -> Page:
+    image = reading.image
     lines = [
         line.model_copy(
             update={"polygon": tuple((x + crop.offset_px[0], y + crop.offset_px[1]) for x, y in line.polygon)}
         )
-        for crop, answer in zip(crops, answers, strict=True)
+        for crop, answer in zip(reading.crops, reading.answers, strict=True)
         for line in answer.lines
     ]
-    blocks = assemble(image.index, regions, lines)
-    dropped = sum(answer.dropped_lines for answer in answers)
+    blocks = assemble(image.index, reading.regions, lines)
+    dropped = sum(answer.dropped_lines for answer in reading.answers)
     warnings = image.warnings
     if dropped:
         warnings += (f"{dropped} lines read with too little confidence were left out (--min-confidence)",)
@@ -205,14 +247,11 @@ def _page(image: PageImage, regions: Sequence[Region], crops: Sequence[Crop], an
         dpi=image.dpi,
         rotation_degrees=image.rotation,
         source_box=image.source_box,
-        status=_status(blocks),
+        # A page whose every line was too uncertain is not a blank one.
+        status="ok" if blocks else "partial" if dropped else "empty",
         blocks=blocks,
         warnings=warnings,
     )
-
-
-def _status(blocks: Sequence[Block]) -> PageStatus:
-    return "ok" if blocks else "empty"
 
 
 def _failed(index: int, image: PageImage | None, error: InputError | InferenceError) -> Page:
@@ -222,7 +261,7 @@ def _failed(index: int, image: PageImage | None, error: InputError | InferenceEr
         height_px=image.height_px if image else 0,
         dpi=image.dpi if image else None,
         status="failed",
-        error=f"{error} ({error.fix})",
+        error=str(error),
     )
 
 

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from docvino.errors import ConfigError
+from docvino.errors import ConfigError, nearest
 from docvino.settings import (
     Origin,
     ParseOptions,
     RuntimeConfig,
     Settings,
     default_config_file,
-    nearest,
     resolve,
     setting_names,
 )

@@ -23,7 +23,7 @@ def prepare(pixels: NDArray[np.uint8], facts: OrientationFacts) -> NDArray[np.fl
     return normalise(small[top : top + facts.crop_px, left : left + facts.crop_px], facts.mean, facts.std)
 
 
-def decode(scores: NDArray[np.float32], facts: OrientationFacts) -> tuple[Rotation, float]:
-    """Class scores float32 (1, 4) -> the clockwise turn the page has had, and its score."""
-    best = int(scores[0].argmax())
-    return facts.angles[best], float(scores[0, best])
+def decode(scores: NDArray[np.float32], facts: OrientationFacts) -> list[tuple[Rotation, float]]:
+    """Class scores float32 (1, 4) -> the clockwise turns the page may have had, each with its score, best first."""
+    ranking = np.argsort(-scores[0], kind="stable")
+    return [(facts.angles[index], float(scores[0, index])) for index in ranking]

@@ -41,6 +41,7 @@ class DetectionFacts:
     mean, std       of channels in BGR order as the network sees them, pixels scaled to 0..1
     limit_side_px   the shorter side is enlarged to at least this
     max_side_px     the longer side is reduced to at most this
+    max_area_px     a larger page is reduced to this area
     stride_px       both sides are rounded to a multiple of this
     threshold       a pixel of the probability map above it is text, [0, 1]
     box_threshold   a box whose mean probability is below it is dropped, [0, 1]
@@ -52,6 +53,7 @@ class DetectionFacts:
     std: tuple[float, float, float]
     limit_side_px: int
     max_side_px: int
+    max_area_px: int
     stride_px: int
     threshold: float
     box_threshold: float

@@ -1,0 +1,158 @@
+"""Facts of the Markdown: it shows the text as it was read, whatever characters that has.
+
+What a reader would see is taken from markdown-it, a CommonMark renderer.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from docvino.document import Block, Document, Page, Provenance, Source, Stats, box_polygon
+from docvino.render.markdown import escape, to_markdown
+
+RENDERER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def block(label: str, content: str, place: int = 0, *, page: int = 0) -> Block:
+    return Block(
+        id=f"p{page + 1}-b{place + 1}", label=label, polygons=(box_polygon(0, 0, 9, 9),), order=place, content=content
+    )
+
+
+def document(*pages: list[tuple[str, str]]) -> Document:
+    return Document(
+        source=Source(name="x.png", sha256="0", media_type="image/png"),
+        pages=tuple(
+            Page(
+                page_index=index,
+                width_px=9,
+                height_px=9,
+                status="ok",
+                blocks=tuple(block(label, content, place, page=index) for place, (label, content) in enumerate(blocks)),
+            )
+            for index, blocks in enumerate(pages)
+        ),
+        provenance=Provenance(package="docvino", preset="pp-ocr", openvino="2026", models=(), options={}),
+        stats=Stats(),
+    )
+
+
+def shown(markdown: str) -> str:
+    return RENDERER.render(markdown).strip()
+
+
+@pytest.mark.parametrize("character", "\\`*_[]<>|~$")
+def test_each_special_character_gets_a_backslash(character: str) -> None:
+    assert escape(f"a{character}b") == f"a\\{character}b"
+
+
+@pytest.mark.parametrize("text", ["#", "# x", "###### x", "- x", "+ x", "-", "+", "===", "---", "--", "= "])
+def test_a_line_that_starts_like_a_heading_a_list_or_a_rule_gets_a_backslash(text: str) -> None:
+    assert escape(text) == f"\\{text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [("1. x", "1\\. x"), ("12) x", "12\\) x"), ("2026.", "2026\\."), ("1.5 kg", "1.5 kg"), ("1234567890. x",) * 2],
+)
+def test_a_line_that_starts_like_a_numbered_list_gets_a_backslash(text: str, escaped: str) -> None:
+    assert escape(text) == escaped
+
+
+@pytest.mark.parametrize("text", ["plain text, 100 %!", "版面分析：第二步。", "#1", "-5", "+49", "a # b", "a - b", "AT&T", "a & b;"])
+def test_plain_text_is_left_as_it_is(text: str) -> None:
+    assert escape(text) == text
+
+
+@pytest.mark.parametrize("text", ["&lt;", "AT&amp;T", "&#169;", "&#x41;", "&copy; 2026"])
+def test_what_looks_like_an_entity_is_shown_as_it_was_read(text: str) -> None:
+    assert shown(escape(text)) == f"<p>{html.escape(text)}</p>"
+
+
+def lines_of(alphabet: str) -> st.SearchStrategy[str]:
+    return st.text(alphabet=alphabet, min_size=1, max_size=20).map(str.strip).filter(bool)
+
+
+@given(st.lists(lines_of("ab 1.)#-+=*_`~<>[]()!|\\$&;:/@\"中。"), min_size=1, max_size=3))
+def test_every_text_is_shown_as_it_was_read(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    assert shown(escape(text)) == f"<p>{html.escape(text)}</p>"
+
+
+@given(lines_of("ab #=-+1.&;*"))
+def test_every_title_is_shown_as_it_was_read(text: str) -> None:
+    assert shown(to_markdown(document([("title", text)]))) == f"<h1>{html.escape(text)}</h1>"
+
+
+@given(
+    st.lists(
+        st.lists(st.text(alphabet="ab#=-+1.|*", min_size=1, max_size=6), min_size=1, max_size=3), min_size=1, max_size=4
+    )
+)
+def test_every_table_is_shown_row_by_row(rows: list[list[str]]) -> None:
+    content = "\n".join("\t".join(row) for row in rows)
+    found = shown(to_markdown(document([("table", content)])))
+    assert found == "<p>" + "<br />\n".join(html.escape("   ".join(row)) for row in rows) + "</p>"
+
+
+def test_blanks_at_the_start_of_a_line_do_not_make_it_code() -> None:
+    assert shown(escape("     a\n\t- b")) == "<p>a\n- b</p>"
+
+
+def test_paragraphs_are_apart_and_each_is_escaped() -> None:
+    assert to_markdown(document([("text", "one\n\n- two\n\n# three")])) == "one\n\n\\- two\n\n\\# three\n"
+
+
+def test_the_first_title_of_the_first_page_is_the_heading_of_the_document() -> None:
+    pages = [("title", "Top"), ("text", "x"), ("title", "Section")], [("title", "Next page")]
+    assert to_markdown(document(*pages)) == "# Top\n\nx\n\n## Section\n\n## Next page\n"
+
+
+def test_a_title_of_several_lines_is_one_heading() -> None:
+    assert to_markdown(document([("title", "one\n\ntwo")])) == "# one two\n"
+
+
+def test_a_title_that_ends_in_number_signs_keeps_them() -> None:
+    assert shown(to_markdown(document([("title", "Programming in C #")]))) == "<h1>Programming in C #</h1>"
+
+
+def test_running_heads_and_feet_are_left_out() -> None:
+    found = to_markdown(document([("header", "Journal"), ("text", "body"), ("footer", "page 3")]))
+    assert found == "body\n"
+
+
+def test_a_figure_is_a_link_only_when_its_picture_is_given() -> None:
+    page = [("figure", "words in it"), ("figure", ""), ("text", "body")]
+    found = to_markdown(document(page), {"p1-b2": "images/p1-b2.png"})
+    assert found == "![figure](images/p1-b2.png)\n\nbody\n"
+    assert to_markdown(document(page)) == "body\n"
+
+
+def test_blocks_without_text_leave_no_gap() -> None:
+    assert to_markdown(document([("text", "a"), ("table", ""), ("text", " \n"), ("text", "b")])) == "a\n\nb\n"
+
+
+@pytest.mark.parametrize("pages", [[], [[]], [[], []], [[("footer", "1")]]], ids=str)
+def test_a_document_without_text_is_an_empty_file(pages: list[list[tuple[str, str]]]) -> None:
+    assert to_markdown(document(*pages)) == ""
+
+
+_pages: Any = st.lists(
+    st.lists(st.tuples(st.sampled_from(["text", "title", "table", "figure"]), st.text("a#\n\t1.", max_size=9)), max_size=3),
+    max_size=2,
+)
+
+
+@given(_pages)
+def test_rendering_changes_nothing_and_gives_the_same_again(pages: list[list[tuple[str, str]]]) -> None:
+    original = document(*pages)
+    copy = original.model_copy(deep=True)
+    first = to_markdown(original)
+    assert original == copy
+    assert to_markdown(original) == first
