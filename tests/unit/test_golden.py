@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from docvino import golden
 from docvino.errors import BundleError, VerifyError
-from docvino.golden import Comparison, Golden, Item, compare, load_golden, packaged_golden, prepare, save_golden
+from docvino.golden import REPEATS, Comparison, Golden, Item, compare, compare_all, load_golden, packaged_golden, prepare, save_golden
 from docvino.specs import MODELS
 from docvino.specs.model import RecognitionFacts
 from docvino.specs.orientation import ORIENTATION
@@ -162,6 +164,35 @@ def test_only_the_kept_values_of_a_large_output_are_compared() -> None:
 def test_another_answer_fails_even_within_the_tolerance() -> None:
     case = replace(CASE, outputs={"fetch_name_0": np.array([[0, 0, 0.5, 0.4999]], np.float32)}, items=(Item("180", 0.5),))
     assert against(np.array([[0, 0, 0.4999, 0.5]]), case).problem == "nothing like '180' (0.50) was found"
+
+
+class Slots:
+    """A model of two slots whose second one answers wrongly."""
+
+    def run_all(self, batches: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        for number, batch in enumerate(batches):
+            assert batch["x"].shape == (1, 3, 224, 224)
+            yield {"fetch_name_0": SCORES + np.float32(0.005 * (number % 2))}
+
+
+def test_a_case_runs_several_times_and_the_worst_run_counts() -> None:
+    outputs = golden.run(ORIENTATION, CASE, Slots())
+    assert len(outputs) == REPEATS
+    found = compare_all(ORIENTATION, CASE, outputs, None, ["fp32"])
+    assert found.problem == "outputs differ by 0.005, allowed is 0.001"
+    assert compare_all(ORIENTATION, CASE, outputs[::2], None, ["fp32"]).problem is None
+
+
+def test_a_run_that_fails_counts_even_when_another_one_differs_more() -> None:
+    lenient = replace(ORIENTATION, tolerances={"fp32": 1.0})
+    near = SCORES.copy()
+    near[0, 2] -= 0.02
+    far = SCORES.copy()
+    far[0, 0] += 0.3
+    outputs = [{"fetch_name_0": values} for values in (far, near, SCORES)]
+    assert compare_all(lenient, CASE, outputs[:1], None, ["fp32"]).problem is None
+    found = compare_all(lenient, CASE, outputs, None, ["fp32"])
+    assert found.problem == "scores differ by 0.020, allowed is 0.01"
 
 
 def test_a_missing_or_an_added_line_fails() -> None:

@@ -40,6 +40,7 @@ class DetectionFacts:
 
     mean, std       of channels in BGR order as the network sees them, pixels scaled to 0..1
     limit_side_px   the shorter side is enlarged to at least this
+    max_enlargement ... but no page is enlarged by more than this
     max_side_px     the longer side is reduced to at most this
     max_area_px     a larger page is reduced to this area
     stride_px       both sides are rounded to a multiple of this
@@ -52,6 +53,7 @@ class DetectionFacts:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     limit_side_px: int
+    max_enlargement: float
     max_side_px: int
     max_area_px: int
     stride_px: int
