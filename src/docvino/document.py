@@ -32,7 +32,7 @@ ContentFormat = Literal["text", "html", "latex", "none"]
 class PageImage:
     """One page as pixels.
 
-    pixels       uint8 (H, W, 3) RGB, read-only
+    pixels       uint8 (H, W, 3) RGB, read-only; may be a turned view
     index        0 for the first page of the source
     dpi          pixels per inch when the source has a physical size, else None
     rotation     degrees clockwise by which docvino has turned the source page to make this image

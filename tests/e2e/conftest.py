@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,12 +14,9 @@ from docvino.fetch import fetch_all
 from docvino.parser import Parser
 from docvino.settings import RuntimeConfig
 from docvino.specs import PRESETS
+from models import MODELS, Command
 
-ROOT = Path(__file__).resolve().parents[2]
-MODELS = ROOT / ".cache" / "test-models"  # kept between runs: the wheels are 40 MB
 PRECISIONS = ("fp32", "fp16", "int8")
-
-Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from PIL import Image
 
 from docvino.batch import Batch, Format, Journal, Outcome, Progress, exit_code, safe_name
 from docvino.document import Block, Document, Page, PageImage, Provenance, Source, Stats, box_polygon
-from docvino.errors import ConfigError, InferenceError
+from docvino.errors import ConfigError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument
 from docvino.parser import ParsedPage, Parser
 from docvino.render.json import from_json
@@ -37,13 +37,14 @@ class FakeParser:
         self.version = version
         self.failing = failing
         self.stop_at = stop_at
-        self.error: Exception | None = None
+        self.failure: type[DocvinoError] = InputError
+        self.error: DocvinoError | None = None
         self.figures = False
         self.empty = False
         self.read: list[int] = []
 
     def pages(
-        self, document: InputDocument, options: ParseOptions, finished: Mapping[int, ParsedPage]
+        self, document: InputDocument, _options: ParseOptions, finished: Mapping[int, ParsedPage]
     ) -> Iterator[ParsedPage]:
         if self.error is not None:
             raise self.error
@@ -59,8 +60,9 @@ class FakeParser:
     def _page(self, index: int) -> ParsedPage:
         stats = Stats(layout_ms=10, lines=1)
         if index in self.failing:
-            page = Page(page_index=index, width_px=0, height_px=0, status="failed", error=f"no {index}")
-            return ParsedPage(page, None, stats)
+            problem = self.failure(f"no {index}", fix="mend it")
+            page = Page(page_index=index, width_px=0, height_px=0, status="failed", error=str(problem))
+            return ParsedPage(page, None, stats, problem)
         pixels = np.zeros((40, 60, 3), np.uint8)
         pixels[10:20, 20:50] = (255, 0, 0)
         blocks = [_block(index, 0, "text", f"page {index + 1}")]
@@ -213,14 +215,23 @@ def test_a_parser_that_fails_costs_one_document(out: Path, scan: Path) -> None:
 def test_failed_pages_make_a_document_partial_and_are_named_from_one(out: Path, scan: Path) -> None:
     (outcome,) = run(out, [scan], FakeParser(failing=[1, 3]))
     assert (outcome.status, outcome.exit_code, outcome.pages, outcome.failed_pages) == ("partial", 8, 5, 2)
-    assert outcome.error == "page 2, 4: no 1"
-    assert "--pages" in (outcome.fix or "")
+    assert (outcome.error, outcome.fix) == ("2 pages failed (2, 4), the first: no 1", "mend it")
     assert (out / "scan/scan.md").read_text(encoding="utf-8") == "page 1\n\npage 3\n\npage 5\n"
 
 
-def test_a_document_whose_pages_all_failed_has_no_markdown(out: Path, scan: Path) -> None:
-    (outcome,) = run(out, [scan], FakeParser(failing=range(5)))
-    assert (outcome.status, outcome.exit_code, outcome.failed_pages) == ("failed", 6, 5)
+def test_one_failed_page_is_answered_with_its_own_cause(out: Path, scan: Path) -> None:
+    (outcome,) = run(out, [scan], FakeParser(failing=[2]))
+    assert (outcome.status, outcome.error, outcome.fix) == ("partial", "no 2", "mend it")
+
+
+@pytest.mark.parametrize("kind", [InputError, InferenceError])
+def test_a_document_whose_pages_all_failed_has_no_markdown_and_the_code_of_the_cause(
+    out: Path, scan: Path, kind: type[DocvinoError]
+) -> None:
+    parser = FakeParser(failing=range(5))
+    parser.failure = kind
+    (outcome,) = run(out, [scan], parser)
+    assert (outcome.status, outcome.exit_code, outcome.failed_pages) == ("failed", kind.exit_code, 5)
     assert names(out) == ["scan/scan.json", "summary.json"]
 
 
@@ -441,7 +452,9 @@ def test_a_document_read_otherwise_is_not_finished(out: Path, scan: Path) -> Non
 
 
 def page(index: int, status: Any = "ok") -> ParsedPage:
-    item = Page(page_index=index, width_px=1, height_px=1, status=status, blocks=(_block(index, 0, "text", "版\n\r\u2028"),))
+    item = Page(
+        page_index=index, width_px=1, height_px=1, status=status, blocks=(_block(index, 0, "text", "版\n\r\u2028"),)
+    )
     return ParsedPage(item, None, Stats(layout_ms=0.1 + 0.2, lines=3))
 
 

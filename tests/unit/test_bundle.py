@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import sys
 from pathlib import Path
@@ -194,7 +193,7 @@ def test_a_failure_while_building_leaves_the_old_folder_as_it_was(tmp_path: Path
 def test_others_may_read_a_built_folder(tmp_path: Path) -> None:
     with building(tmp_path / "toy-int8"):
         pass
-    assert stat.S_IMODE(os.stat(tmp_path / "toy-int8").st_mode) == 0o755
+    assert stat.S_IMODE((tmp_path / "toy-int8").stat().st_mode) == 0o755
 
 
 def test_a_place_that_cannot_be_written_is_a_bundle_error(tmp_path: Path) -> None:

@@ -51,6 +51,31 @@ def test_resizing_to_the_same_size_changes_nothing() -> None:
     assert pixels.resize(image, 14, 3).shape == (3, 14, 3)
 
 
+def speckled(width: int, height: int, deviation: float) -> Image:
+    grain = np.random.default_rng(5).normal(200, deviation, (height, width, 3))
+    return np.clip(grain, 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("deviation", [0, 3, 15])
+def test_plain_paper_has_no_structure_even_when_it_is_noisy(deviation: float) -> None:
+    assert not pixels.has_structure(speckled(400, 300, deviation))
+
+
+@pytest.mark.parametrize("deviation", [0, 3, 15])
+def test_a_page_with_a_line_of_print_has_structure(deviation: float) -> None:
+    page = speckled(400, 300, deviation)
+    page[100:112, 50:350:2] = 20
+    assert pixels.has_structure(page)
+
+
+def test_areas_of_any_size_are_judged() -> None:
+    assert not pixels.has_structure(canvas(1, 1))
+    assert not pixels.has_structure(canvas(1, 200, WHITE))
+    half = canvas(300, 2, WHITE)
+    half[:, :150] = 0
+    assert pixels.has_structure(half)
+
+
 # ---- text detection
 
 
@@ -60,13 +85,14 @@ def test_resizing_to_the_same_size_changes_nothing() -> None:
         ((1000, 800), (992, 800)),  # large enough: only rounded to 32
         ((800, 1000), (800, 992)),
         ((736, 736), (736, 736)),
-        ((300, 200), (1088, 736)),  # the shorter side is enlarged to 736
+        ((500, 600), (736, 896)),  # the shorter side is enlarged to 736
+        ((300, 200), (608, 384)),  # twice at most
         ((480, 4000), (480, 4000)),  # a receipt: enlarging would pass 4000
         ((480, 8000), (256, 4000)),  # the longer side is reduced to 4000
-        ((5000, 7000), (2848, 4000)),
+        ((5000, 7000), (1696, 2368)),  # reduced to four megapixels
         ((20, 4000), (32, 4000)),  # never below one stride
         ((20, 40_000), (32, 4000)),
-        ((1, 1), (736, 736)),
+        ((1, 1), (32, 32)),
     ],
 )
 def test_a_page_goes_through_detection_at_this_size(page: tuple[int, int], network: tuple[int, int]) -> None:
@@ -327,9 +353,9 @@ def test_a_box_lies_so_many_strides_around_the_middle_of_its_cell(level: int) ->
     head = Head()
     head.put(level, 5, 6, "title", 0.75, (2, 1, 3, 4))
     (box,) = head.decode()
-    middle = np.array([5.5, 6.5]) * stride
     assert (box.label, box.score) == ("title", 0.75)
-    assert box.box == pytest.approx((*(middle - (2 * stride, stride)), *(middle + (3 * stride, 4 * stride))), abs=1e-3)
+    x, y = 5.5 * stride, 6.5 * stride
+    assert box.box == pytest.approx((x - 2 * stride, y - stride, x + 3 * stride, y + 4 * stride), abs=1e-3)
 
 
 def test_boxes_are_scaled_to_the_page() -> None:
@@ -393,10 +419,14 @@ def test_layout_sees_rgb_at_its_fixed_size() -> None:
 
 @pytest.mark.parametrize(("index", "angle"), [(0, 0), (1, 90), (2, 180), (3, 270)])
 def test_the_best_class_is_the_turn_the_page_has_had(index: int, angle: int) -> None:
-    scores = np.full((1, 4), 0.1, np.float32)
-    scores[0, index] = 0.7
-    found, score = orientation.decode(scores, ORIENTATION.facts)
-    assert (found, score) == (angle, pytest.approx(0.7))
+    scores = np.full((1, 4), 0.125, np.float32)
+    scores[0, index] = 0.625
+    assert orientation.decode(scores, ORIENTATION.facts)[0] == (angle, 0.625)
+
+
+def test_turns_are_ranked_by_their_scores() -> None:
+    scores = np.array([[0.25, 0.125, 0.5, 0.125]], np.float32)
+    assert orientation.decode(scores, ORIENTATION.facts) == [(180, 0.5), (0, 0.25), (90, 0.125), (270, 0.125)]
 
 
 @pytest.mark.parametrize(("width", "height"), [(1000, 1400), (1400, 1000), (224, 224), (1, 1), (1, 200), (3000, 30)])

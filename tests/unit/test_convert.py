@@ -249,10 +249,9 @@ def test_weights_that_two_operations_share_are_compressed_in_both() -> None:
 # ---- converting
 
 
+@pytest.mark.usefixtures("shipped")
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-def test_a_model_becomes_a_bundle_that_was_compared(
-    precision: str, runtime: RuntimeConfig, tmp_path: Path, shipped: Golden
-) -> None:
+def test_a_model_becomes_a_bundle_that_was_compared(precision: str, runtime: RuntimeConfig, tmp_path: Path) -> None:
     said: list[str] = []
     wanted = runtime.model_copy(update={"precision": precision})
     result = convert(SPEC, saved(classifier(), tmp_path), wanted, report=said.append)
@@ -274,9 +273,10 @@ def test_a_model_becomes_a_bundle_that_was_compared(
     assert (verdict["device"], verdict["execution"], verdict["problem"]) == ("CPU", "f32", None)
 
 
+@pytest.mark.usefixtures("shipped")
 @pytest.mark.parametrize(("precision", "kind"), [("fp32", "f32"), ("fp16", "f16"), ("int8", "i8")])
 def test_the_weights_of_a_bundle_are_stored_as_asked(
-    precision: str, kind: str, runtime: RuntimeConfig, tmp_path: Path, shipped: Golden
+    precision: str, kind: str, runtime: RuntimeConfig, tmp_path: Path
 ) -> None:
     wanted = runtime.model_copy(update={"precision": precision})
     result = convert(SPEC, saved(classifier(), tmp_path), wanted)
@@ -304,18 +304,16 @@ def test_a_model_that_gives_another_answer_is_refused(
     assert "--precision fp32" in caught.value.fix
 
 
-def test_a_refused_conversion_keeps_the_bundle_that_was_there(
-    runtime: RuntimeConfig, tmp_path: Path, shipped: Golden
-) -> None:
+@pytest.mark.usefixtures("shipped")
+def test_a_refused_conversion_keeps_the_bundle_that_was_there(runtime: RuntimeConfig, tmp_path: Path) -> None:
     convert(SPEC, saved(classifier(), tmp_path), runtime)
     with pytest.raises(ConvertError):
         convert(SPEC, saved(classifier(MIXING[:, ::-1].copy()), tmp_path), runtime, force=True)
     open_bundle(bundle_folder(runtime.data_dir, "toy", "fp32")).check_files()
 
 
-def test_a_bundle_that_is_there_is_kept_unless_force_is_used(
-    runtime: RuntimeConfig, tmp_path: Path, shipped: Golden
-) -> None:
+@pytest.mark.usefixtures("shipped")
+def test_a_bundle_that_is_there_is_kept_unless_force_is_used(runtime: RuntimeConfig, tmp_path: Path) -> None:
     source = saved(classifier(), tmp_path)
     first = convert(SPEC, source, runtime)
     assert isinstance(first, Conversion)
@@ -323,9 +321,8 @@ def test_a_bundle_that_is_there_is_kept_unless_force_is_used(
     assert isinstance(convert(SPEC, source, runtime, force=True), Conversion)
 
 
-def test_a_damaged_bundle_is_converted_again_and_that_is_said(
-    runtime: RuntimeConfig, tmp_path: Path, shipped: Golden
-) -> None:
+@pytest.mark.usefixtures("shipped")
+def test_a_damaged_bundle_is_converted_again_and_that_is_said(runtime: RuntimeConfig, tmp_path: Path) -> None:
     source = saved(classifier(), tmp_path)
     first = convert(SPEC, source, runtime)
     assert isinstance(first, Conversion)

@@ -140,7 +140,7 @@ def test_a_graph_without_its_weights_is_a_bundle_error(runtime: RuntimeConfig, t
 def test_a_model_that_the_device_refuses_is_a_device_error(
     runtime: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Core(ov.Core):
+    class Core(ov.Core):  # type: ignore[misc]
         def compile_model(self, *_: Any) -> Any:
             raise RuntimeError("Exception from src/x.cpp:1:\nno room for the weights\n")
 
@@ -253,7 +253,7 @@ def test_an_output_that_is_not_finite_is_an_inference_error(
     assert [outputs["y"].tolist() for outputs in model.run_all([rows(1, 1)] * 3)] == [[[0, 0, 0]]] * 3
 
 
-@pytest.mark.xfail(reason="numpy warns of inf - inf while Model._checked adds up")
+@pytest.mark.xfail(raises=RuntimeWarning, reason="numpy warns of inf - inf while Model._checked adds up")
 def test_infinities_of_both_signs_are_an_inference_error_without_a_warning(
     runtime: RuntimeConfig, tmp_path: Path
 ) -> None:
@@ -277,7 +277,7 @@ def test_an_input_of_a_wrong_shape_is_an_inference_error_and_the_model_goes_on(p
     assert plus_one.run(rows(1, 1))["y"].tolist() == [[2, 2, 2]]
 
 
-@pytest.mark.xfail(reason="AsyncInferQueue raises again in wait_all, outside the mapping, and stays broken")
+@pytest.mark.xfail(raises=RuntimeError, reason="AsyncInferQueue.wait_all raises again and stays broken")
 @pytest.mark.parametrize("slots", [2, 5])
 def test_a_failure_in_flight_is_an_inference_error_and_the_model_goes_on(
     runtime: RuntimeConfig, tmp_path: Path, slots: int

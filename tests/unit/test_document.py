@@ -147,7 +147,7 @@ def test_an_unknown_key_is_refused_wherever_it_stands() -> None:
         if place is tree["provenance"]["options"]:  # the one mapping whose keys are free
             continue
         place["colour"] = "red"
-        with pytest.raises(InputError, match="extra inputs are not permitted at .*colour"):
+        with pytest.raises(InputError, match=r"extra inputs are not permitted at .*colour"):
             from_json(json.dumps(tree))
         keys += 1
     assert keys == 10

@@ -151,7 +151,8 @@ def test_columns_laid_down_become_rows_from_right_to_left() -> None:
 
 _coordinates = st.integers(-50, 400).map(float)
 _boxes = st.lists(
-    st.tuples(_coordinates, _coordinates, st.integers(0, 300), st.integers(0, 80)).map(lambda box: at(*box)), max_size=14
+    st.tuples(_coordinates, _coordinates, st.integers(0, 300), st.integers(0, 80)).map(lambda box: at(*box)),
+    max_size=14,
 )
 
 

@@ -27,8 +27,8 @@ class TextBox:
 def input_size(width_px: int, height_px: int, facts: DetectionFacts) -> tuple[int, int]:
     """Width and height at which a page goes through the network.
 
-    The shorter side is enlarged towards `limit_side_px` (by `max_enlargement` at most), then the longer one reduced to `max_side_px` and both to
-    `max_area_px`; both are rounded to multiples of `stride_px`.
+    The shorter side is enlarged towards `limit_side_px`, by `max_enlargement` at most; then the longer side is reduced
+    to `max_side_px` and both to `max_area_px`. Both are rounded to multiples of `stride_px`.
     Source: DetResizeForTest.resize_image_type0 (limit_type "min") in PaddleOCR.
     """
     ratio = min(facts.max_enlargement, max(1.0, facts.limit_side_px / min(width_px, height_px)))

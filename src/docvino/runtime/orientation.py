@@ -38,9 +38,8 @@ class Orientation:
 
 
 def turn(page: PageImage, degrees: Rotation) -> PageImage:
-    """The page turned clockwise; `rotation` says by how much in all."""
+    """The page turned clockwise, as a view of the same pixels; `rotation` says by how much in all."""
     if degrees == 0:
         return page
-    pixels = np.ascontiguousarray(np.rot90(page.pixels, k=-degrees // 90))
-    pixels.flags.writeable = False
+    pixels = np.rot90(page.pixels, k=-degrees // 90)
     return replace(page, pixels=pixels, rotation=cast(Rotation, (page.rotation + degrees) % 360))
