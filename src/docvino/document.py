@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 SCHEMA_VERSION = "1.0"
+BULLETS = ("•", "●", "▪", "■", "◦", "‣", "·")  # printed marks that begin an item of a list
 
 Point = tuple[float, float]
 Polygon = tuple[Point, ...]

@@ -96,7 +96,19 @@ def test_areas_of_any_size_are_judged() -> None:
     ],
 )
 def test_a_page_goes_through_detection_at_this_size(page: tuple[int, int], network: tuple[int, int]) -> None:
-    assert detection.input_size(*page, DETECTION.facts) == network
+    limits = replace(
+        DETECTION.facts, limit_side_px=736, max_enlargement=2.0, max_side_px=4000, max_area_px=4_000_000, stride_px=32
+    )
+    assert detection.input_size(*page, limits) == network
+
+
+@pytest.mark.parametrize("page", [(1, 1), (2480, 3508), (9933, 14_043), (20, 60_000), (500, 120)])
+def test_no_page_needs_more_than_the_network_was_made_for(page: tuple[int, int]) -> None:
+    width, height = detection.input_size(*page, DETECTION.facts)
+    stride = DETECTION.facts.stride_px
+    assert width % stride == height % stride == 0
+    assert max(width, height) <= DETECTION.facts.max_side_px
+    assert width * height <= 1.05 * DETECTION.facts.max_area_px
 
 
 def test_detection_sees_bgr_normalised_by_the_imagenet_values() -> None:

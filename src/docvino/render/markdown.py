@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from docvino.document import Block, Document, Page
+from docvino.document import BULLETS, Block, Document, Page
 
 # Running heads and feet are no part of the text; they stay in the JSON.
 FURNITURE = frozenset({"header", "footer"})
@@ -48,7 +48,14 @@ def _piece(block: Block, images: Mapping[str, str], *, first: bool) -> str:
     if block.label == "table":
         # Two spaces at a line's end keep the rows apart.
         return "  \n".join(escape(row.replace("\t", "   ")) for row in block.content.split("\n"))
-    return "\n\n".join(escape(paragraph) for paragraph in block.content.split("\n\n"))
+    return "\n\n".join(_paragraph(paragraph) for paragraph in block.content.split("\n\n"))
+
+
+def _paragraph(text: str) -> str:
+    """A paragraph that begins with a printed bullet is an item of a list."""
+    if text.startswith(BULLETS) and text[1:].strip():
+        return f"- {escape(text[1:].strip())}"
+    return escape(text)
 
 
 def escape(text: str) -> str:

@@ -36,9 +36,9 @@ DETECTION = ModelSpec(
         # too large to be found (a formula of five lost), a line of 300 x 60 px is split, at 40 times the work.
         max_enlargement=2.0,
         max_side_px=4000,
-        # Differs: upstream has no limit of area. 2.5 Mpx is an A4 page at 160 dpi. On two pages of 9 Mpx (300 dpi) the same
-        # 82 and 45 lines are found in a fifth of the time, and all 45 lines of the second (10 pt) still at 60 dpi;
-        # the network needs 250 MiB per Mpx (measured 2026-11-30 on a CPU).
+        # Differs: upstream has no limit of area. 2.5 Mpx is an A4 page at 160 dpi. On two pages of 300 dpi (9 Mpx) the
+        # same 82 and 45 lines are found in a fifth of the time, all 45 lines of the second (10 pt) even at 60 dpi.
+        # The network needs 250 MiB per Mpx (measured 2026-11-30 on a CPU).
         max_area_px=2_500_000,
         stride_px=32,
         threshold=0.2,

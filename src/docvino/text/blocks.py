@@ -12,6 +12,8 @@ from docvino.text.paragraphs import join_lines, paragraphs
 
 _INSIDE = 0.5  # a line belongs to a region that covers at least this share of it
 _NEAR = 1.0  # lines that no region covers join when their gap is below this many line heights
+_SAME = 0.7  # text regions that share this much of the smaller one are one
+_RUNNING_TEXT = ("text", "reference")
 _ROWWISE = ("table",)
 _PICTURES = ("figure",)
 _WITHOUT_LINES = ("figure", "table", "equation")  # regions that mean something even when no line was read in them
@@ -34,15 +36,12 @@ def assemble(page_index: int, regions: Sequence[Region], lines: Sequence[Line]) 
     that bring an order of their own keep it; otherwise the order is found by XY-cut on the page laid level.
     """
     angle = order.skew_angle([line.polygon for line in lines])
-    drafts = [_Draft(r.label, [polygon_box(r.polygon)], r.score, r.order) for r in regions]
-    orphans = []
+    drafts = _merged([_Draft(r.label, [polygon_box(r.polygon)], r.score, r.order) for r in regions])
+    orphans: list[Line] = []
     for line in lines:
         home = _home(polygon_box(line.polygon), drafts)
-        if home is None:
-            orphans.append(line)
-        else:
-            home.lines.append(line)
-    drafts += _group(orphans, angle)
+        (orphans if home is None else home.lines).append(line)
+    drafts += _group(_adopted(orphans, drafts), angle)
     drafts = [draft for draft in drafts if draft.lines or draft.label in _WITHOUT_LINES]
     for draft in drafts:
         if draft.label in _PICTURES and _text_share(draft) >= _TEXT_SHARE:
@@ -51,17 +50,47 @@ def assemble(page_index: int, regions: Sequence[Region], lines: Sequence[Line]) 
     return tuple(_block(page_index, place, drafts[index], angle) for place, index in enumerate(ranking))
 
 
+def _merged(drafts: list[_Draft]) -> list[_Draft]:
+    """Text regions that lie upon each other as one: the surer label, the boxes of both."""
+    kept: list[_Draft] = []
+    for draft in drafts:
+        twin = next((other for other in kept if _alike(draft, other)), None)
+        if twin is None:
+            kept.append(draft)
+            continue
+        twin.boxes += draft.boxes
+        if (draft.score or 0) > (twin.score or 0):
+            twin.label, twin.score = draft.label, draft.score
+    return kept
+
+
+def _alike(a: _Draft, b: _Draft) -> bool:
+    if a.label not in _RUNNING_TEXT or b.label not in _RUNNING_TEXT or a.order is not None or b.order is not None:
+        return False
+    return _shared(a.boxes[0], b.boxes[0]) >= _SAME * min(_area(a.boxes[0]), _area(b.boxes[0]))
+
+
+def _adopted(orphans: Sequence[Line], drafts: Sequence[_Draft]) -> list[Line]:
+    """Gives lines that stand between the lines of a text region to that region; returns those left over."""
+    hulls = [(draft, _hull(draft.lines)) for draft in drafts if draft.lines and draft.label in _RUNNING_TEXT]
+    left_over: list[Line] = []
+    for line in orphans:
+        box = polygon_box(line.polygon)
+        home = next((draft for draft, hull in hulls if _shared(box, hull) >= _INSIDE * _area(box)), None)
+        (left_over if home is None else home.lines).append(line)
+    return left_over
+
+
 def _home(box: Box, drafts: Sequence[_Draft]) -> _Draft | None:
     """The region that covers most of the line; of several that cover it alike, the smallest."""
     best: tuple[float, float] | None = None
     home = None
     for draft in drafts:
-        share = _shared(box, draft.boxes[0]) / max(_area(box), 1e-6)
-        if share < _INSIDE:
-            continue
-        rank = (round(share, 1), -_area(draft.boxes[0]))
-        if best is None or rank > best:
-            best, home = rank, draft
+        for region in draft.boxes:
+            share = _shared(box, region) / max(_area(box), 1e-6)
+            rank = (round(share, 1), -_area(region))
+            if share >= _INSIDE and (best is None or rank > best):
+                best, home = rank, draft
     return home
 
 
@@ -106,7 +135,8 @@ def _ranking(drafts: Sequence[_Draft], lines: Sequence[Line], angle: float) -> l
     # Boxes of the text itself are truer than those of the layout model, which overlap and cut.
     boxes = [_level_hull(draft, angle) for draft in drafts]
     heights = [box[3] - box[1] for box in (order.straight_box(line.polygon, angle) for line in lines)]
-    return order.reading_order(boxes, median(heights) if heights else None)
+    headings = frozenset(index for index, draft in enumerate(drafts) if draft.label == "title")
+    return order.reading_order(boxes, median(heights) if heights else None, headings)
 
 
 def _level_hull(draft: _Draft, angle: float) -> Box:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
 from docvino.document import Box, Polygon
 
 _COLUMN_GAP = 0.8  # a gutter between columns is at least this many line heights wide
+_OVERLAP = 0.3  # of a line height by which boxes that follow each other may overlap
 TALL = 1.5  # a line this much taller than wide runs down the page
 _COLUMN_WIDTH = 5.0  # what is narrower than this many line heights is a cell or a label, not a column
 
@@ -40,15 +42,18 @@ def straight_box(polygon: Polygon, angle: float) -> Box:
     return min(xs), min(ys), max(xs), max(ys)
 
 
-def reading_order(boxes: Sequence[Box], line_height: float | None = None) -> list[int]:
+def reading_order(
+    boxes: Sequence[Box], line_height: float | None = None, headings: frozenset[int] = frozenset()
+) -> list[int]:
     """Positions of the boxes in reading order: top to bottom, columns left to right, what spans columns between them.
 
     line_height   height of one line of text in the boxes' unit; the median height of the boxes by default
+    headings      positions of the boxes that belong to what stands below them
     """
     if not boxes:
         return []
-    unit = line_height or median(box[3] - box[1] for box in boxes)
-    return _cut(list(range(len(boxes))), boxes, max(unit, 1e-6))
+    unit = max(line_height or median(box[3] - box[1] for box in boxes), 1e-6)
+    return _cut(list(range(len(boxes))), _Page(boxes, unit, headings))
 
 
 def rows(boxes: Sequence[Box]) -> list[list[int]]:
@@ -81,42 +86,59 @@ def lying(box: Box) -> Box:
     return box[1], -box[2], box[3], -box[0]
 
 
-def _cut(items: list[int], boxes: Sequence[Box], unit: float) -> list[int]:
+@dataclass(frozen=True)
+class _Page:
+    boxes: Sequence[Box]
+    unit: float
+    headings: frozenset[int]
+
+
+def _cut(items: list[int], page: _Page) -> list[int]:
+    boxes = page.boxes
     if len(items) <= 1:
         return items
-    gutters = _gutters(items, boxes, unit)
+    gutters = _gutters(items, boxes, page.unit)
     if gutters:
         columns: list[list[int]] = [[] for _ in range(len(gutters) + 1)]
         for index in items:
             middle = (boxes[index][0] + boxes[index][2]) / 2
             columns[sum(middle > gutter for gutter in gutters)].append(index)
-        return [index for column in columns for index in _cut(column, boxes, unit)]
-    strips = _strips(items, boxes)
+        return [index for column in columns for index in _cut(column, page)]
+    strips = _strips(items, boxes, page.unit)
     if len(strips) == 1:
         return [index for row in rows([boxes[i] for i in items]) for index in (items[k] for k in row)]
-    return [index for group in _merge(strips, boxes, unit) for index in _cut(group, boxes, unit)]
+    return [index for group in _merge(strips, page) for index in _cut(group, page)]
 
 
-def _merge(strips: list[list[int]], boxes: Sequence[Box], unit: float) -> list[list[int]]:
-    """Neighbouring strips joined for as long as one gutter runs through all of them."""
+def _merge(strips: list[list[int]], page: _Page) -> list[list[int]]:
+    """Neighbouring strips joined for as long as one gutter runs through all of them.
+
+    A heading at the end of a group is moved to the next one: it belongs to what stands below it.
+    """
     groups: list[list[int]] = []
     for strip in strips:
-        if groups and _gutters(groups[-1] + strip, boxes, unit):
+        if groups and _gutters(groups[-1] + strip, page.boxes, page.unit):
             groups[-1] = groups[-1] + strip
-        else:
-            groups.append(list(strip))
+            continue
+        kept = [] if not groups else [index for index in groups[-1] if index not in page.headings]
+        if kept and len(kept) < len(groups[-1]):
+            bottom = max(page.boxes[index][3] for index in kept)
+            moved = [i for i in groups[-1] if page.boxes[i][1] >= bottom - _OVERLAP * page.unit]
+            groups[-1] = [index for index in groups[-1] if index not in moved]
+            strip = moved + strip
+        groups.append(list(strip))
     if len(groups) == 1:
         # The gutter that joined them all would have been cut already, so this is a row-wise arrangement.
         return strips
     return groups
 
 
-def _strips(items: list[int], boxes: Sequence[Box]) -> list[list[int]]:
-    """Items separated by horizontal white space, top to bottom."""
+def _strips(items: list[int], boxes: Sequence[Box], unit: float) -> list[list[int]]:
+    """Items separated by horizontal white space, top to bottom. Boxes of lines reach into each other a little."""
     ordered = sorted(items, key=lambda i: boxes[i][1])
     strips, bottom = [[ordered[0]]], boxes[ordered[0]][3]
     for index in ordered[1:]:
-        if boxes[index][1] >= bottom:
+        if boxes[index][1] >= bottom - _OVERLAP * unit:
             strips.append([])
         strips[-1].append(index)
         bottom = max(bottom, boxes[index][3])

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from docvino.document import Box
+from docvino.document import BULLETS, Box
 
 _GAP = 1.6  # a paragraph begins after a line pitch this many times the usual one
-_INDENT = 1.2  # ... or at a line set in by this many line heights
+_INDENT = 0.8  # ... or at a line set in by this many line heights
 _SHORT = 2.0  # ... when the line before ends this many line heights before the right edge
 _HYPHENS = ("-", "\u00ad", "‐")
 
@@ -18,7 +18,8 @@ _HYPHENS = ("-", "\u00ad", "‐")
 def paragraphs(lines: Sequence[tuple[str, Box]]) -> list[str]:
     """Text of each paragraph. `lines` are in reading order with level boxes in one unit.
 
-    A new paragraph begins after a larger gap than usual, or where a line is set in after one that ends early.
+    A new paragraph begins after a larger gap than usual, at a bullet, or where a line is set in after one that ends
+    early.
     """
     if not lines:
         return []
@@ -32,7 +33,7 @@ def paragraphs(lines: Sequence[tuple[str, Box]]) -> list[str]:
     for before, after, pitch in zip(lines, lines[1:], pitches, strict=False):
         jumped = pitch > _GAP * max(usual, unit)
         indented = after[1][0] - left > _INDENT * unit and right - before[1][2] > _SHORT * unit
-        if jumped or indented:
+        if jumped or indented or after[0].lstrip().startswith(BULLETS):
             groups.append([])
         groups[-1].append(after)
     return [join_lines([text for text, _ in group]) for group in groups]
