@@ -69,6 +69,27 @@ def test_uncovered_lines_of_unlike_height_are_blocks_of_their_own() -> None:
     assert contents([], [line("Title", 0, 0, height=40), line("body", 0, 50)]) == [("text", "Title"), ("text", "body")]
 
 
+def test_text_regions_upon_each_other_are_one_with_the_surer_label_and_both_boxes() -> None:
+    regions = [region("text", 0, 0, 400, 100, score=0.6), region("reference", 0, 20, 400, 130, score=0.7)]
+    (block,) = assemble(0, regions, [line("a", 0, 0), line("b", 0, 30), line("c", 0, 105)])
+    assert (block.label, block.layout_score, block.content) == ("reference", 0.7, "a b c")
+    assert block.polygons == (box_polygon(0, 0, 400, 100), box_polygon(0, 20, 400, 130))
+
+
+def test_regions_that_share_less_or_are_no_running_text_stay_apart() -> None:
+    lines = [line("a", 0, 0), line("b", 0, 80)]
+    apart = [region("text", 0, 0, 400, 60), region("text", 0, 30, 400, 110)]
+    assert len(assemble(0, apart, lines)) == 2
+    unlike = [region("title", 0, 0, 400, 30), region("text", 0, 0, 400, 110)]
+    assert contents(unlike, lines) == [("title", "a"), ("text", "b")]
+
+
+def test_a_line_between_the_lines_of_a_text_region_belongs_to_it() -> None:
+    regions = [region("text", 0, 0, 130, 100)]
+    lines = [line("a", 0, 0, 200), line("b", 60, 30, 140), line("c", 0, 60, 200)]
+    assert contents(regions, lines) == [("text", "a b c")]
+
+
 def test_a_text_region_without_lines_is_left_out() -> None:
     assert assemble(0, [region("text", 0, 0, 100, 100), region("title", 0, 200, 100, 300)], []) == ()
 
@@ -118,8 +139,17 @@ def test_vertical_columns_of_a_region_are_read_from_right_to_left() -> None:
     columns = [line(f"第{n}列", 300 - 30 * n, 100, 20, 400) for n in range(5)]
     regions = [region("text", 0, 90, 400, 510), region("title", 500, 100, 540, 500)]
     title = [line("竖排", 510, 110, 20, 80)]
-    blocks = dict(contents(regions, columns + title))
-    assert blocks == {"text": "第0列第1列第2列第3列第4列", "title": "竖排"}
+    assert contents(regions, columns + title) == [("title", "竖排"), ("text", "第0列第1列第2列第3列第4列")]
+
+
+def test_blocks_of_vertical_text_are_read_from_right_to_left_and_tiers_downwards() -> None:
+    def columns(name: str, right: float, top: float) -> list[Line]:
+        return [line(f"{name}{n}", right - 30 * n, top, 20, 300) for n in range(6)]
+
+    tiers = [columns("甲", 700, 0), columns("乙", 400, 0), columns("丙", 700, 400), columns("丁", 400, 400)]
+    lines = [item for block in (2, 0, 3, 1) for item in tiers[block]]
+    wanted = ["".join(item.text for item in block) for block in tiers]
+    assert [block.content for block in assemble(0, [], lines)] == wanted
 
 
 def test_the_pieces_of_a_vertical_column_are_read_downwards_before_the_next_column() -> None:

@@ -134,7 +134,10 @@ def _ranking(drafts: Sequence[_Draft], lines: Sequence[Line], angle: float) -> l
         return sorted(range(len(drafts)), key=lambda index: drafts[index].order or 0)
     # Boxes of the text itself are truer than those of the layout model, which overlap and cut.
     boxes = [_level_hull(draft, angle) for draft in drafts]
-    heights = [box[3] - box[1] for box in (order.straight_box(line.polygon, angle) for line in lines)]
+    line_boxes = [order.straight_box(line.polygon, angle) for line in lines]
+    if _runs_down(line_boxes):
+        boxes, line_boxes = [order.lying(box) for box in boxes], [order.lying(box) for box in line_boxes]
+    heights = [box[3] - box[1] for box in line_boxes]
     headings = frozenset(index for index, draft in enumerate(drafts) if draft.label == "title")
     return order.reading_order(boxes, median(heights) if heights else None, headings)
 
