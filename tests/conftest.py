@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings
+
+# Shared machines stall now and then: a deadline would fail tests for that.
+settings.register_profile("docvino", deadline=None)
+settings.load_profile("docvino")
 
 
 @pytest.fixture(autouse=True)

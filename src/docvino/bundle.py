@@ -128,6 +128,8 @@ def open_bundle(folder: Path) -> Bundle:
             f"{folder.name} has manifest version {manifest.manifest_version}, this docvino reads {MANIFEST_VERSION}",
             fix=again,
         )
+    if folder.name != f"{manifest.spec}-{manifest.precision}":
+        raise BundleError(f"{folder.name} holds {manifest.spec} at {manifest.precision}", fix=again)
     missing = [name for name in manifest.files if not (folder / name).is_file()]
     if missing:
         raise BundleError(f"{folder.name} lacks {', '.join(missing)}", fix=again)
@@ -171,6 +173,10 @@ def building(folder: Path) -> Iterator[Path]:
         if folder.exists():
             shutil.rmtree(folder)
         workspace.replace(folder)
+    except OSError as error:
+        raise BundleError(
+            f"cannot write {folder.name}: {error.strerror or error}", fix="free some space, close programs that use it"
+        ) from error
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
 

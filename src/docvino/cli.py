@@ -6,8 +6,9 @@ import json
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from docvino import __version__
-from docvino.errors import ConfigError, DocvinoError
+from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
 from docvino.settings import Settings, default_config_file, resolve, setting_names
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ def doctor(
                 "checks": [asdict(check) for check in checks],
                 "packages": package_versions(),
                 "settings": {
-                    name: {"value": _plain(name, origin.value), "origin": origin.source}
-                    for name, origin in settings.origins.items()
+                    name: {"value": origin.value, "origin": origin.source} for name, origin in settings.origins.items()
                 },
             }
         )
@@ -101,7 +101,7 @@ def doctor(
                 stdout.print(f"     fix: {check.fix}", markup=False)
         stdout.print("\nsettings")
         for name, origin in settings.origins.items():
-            stdout.print(f"     {name} = {_plain(name, origin.value)}  ({origin.source})", markup=False)
+            stdout.print(f"     {name} = {origin.value}  ({origin.source})", markup=False)
     raise typer.Exit(next((check.exit_code for check in checks if check.status == "fail"), 0))
 
 
@@ -310,6 +310,14 @@ def inspect(
     stdout.print("\n".join(lines), markup=False)
 
 
+@app.command()
+def schema() -> None:
+    """Prints the JSON schema of parsed documents."""
+    from docvino.render.json import json_schema
+
+    _print_json(json_schema())
+
+
 @models.command("list")
 def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json = False) -> None:
     """Every known model: fetched or not, and the precisions it is converted at."""
@@ -387,13 +395,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         app(args=words, standalone_mode=True)
     except DocvinoError as error:
         if "--debug" in words:
-            raise
+            traceback.print_exc()
         _complain(str(error), error.fix)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output has gone (`docvino ... | head`): nothing to say, and nowhere to say it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     sys.exit(0)
 
 
@@ -404,21 +408,23 @@ def _settings(config: Path | None, **flags: Any) -> Settings:
 
 
 def _parse_to_stdout(argument: str, settings: Settings, *, as_json: bool) -> None:
-    from docvino.parser import Parser
+    from docvino.parser import Parser, open_source
     from docvino.render.json import to_json
     from docvino.render.markdown import to_markdown
 
-    with Parser.open(settings.runtime) as parser:
-        document = parser.parse(argument, settings.options)
+    options = settings.options
+    with Parser.open(settings.runtime) as parser, open_source(argument, options) as opened:
+        parsed = [replace(item, image=None) for item in parser.pages(opened, options)]
+        document = parser.collect(opened.source, parsed, options)
     sys.stdout.write(to_json(document) if as_json else to_markdown(document))
-    failed = [page for page in document.pages if page.status == "failed"]
     for page in document.pages:
         for warning in page.warnings:
             _note(f"page {page.page_index + 1}: {warning}")
-    for page in failed:
-        _complain(str(page.error), "repair the file, or leave the page out with --pages")
-    if failed:
-        raise typer.Exit(8 if len(failed) < len(document.pages) else 6)
+    problems = [item.problem for item in parsed if item.problem is not None]
+    for problem in problems:
+        _complain(str(problem), problem.fix)
+    if problems:
+        raise typer.Exit(EXIT_PARTLY_DONE if len(problems) < len(parsed) else problems[0].exit_code)
 
 
 def _run_with_progress(batch: Batch, files: Sequence[str]) -> list[Outcome]:
@@ -488,12 +494,6 @@ def _complain(message: str, fix: str) -> None:
 
 def _print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
-
-
-def _plain(name: str, value: object) -> object:
-    if name == "password" and value is not None:
-        return "(hidden)"
-    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
 def _number(value: float | None) -> str:

@@ -81,11 +81,15 @@ class Model:
         self.devices = tuple(str(device) for device in compiled.get_property("EXECUTION_DEVICES"))
         self.execution_precision = _precision_name(compiled)
         self._outputs = [port.get_any_name() for port in compiled.outputs]
+        self._compiled = compiled
+        self._slots = slots
         self._request = compiled.create_infer_request()
-        self._queue = ov.AsyncInferQueue(compiled, slots) if slots > 1 else None
-        self._done: dict[int, Tensors] = {}
-        if self._queue is not None:
-            self._queue.set_callback(self._collect)
+        self._queue = self._new_queue() if slots > 1 else None
+
+    def _new_queue(self) -> Any:
+        queue = ov.AsyncInferQueue(self._compiled, self._slots)
+        queue.set_callback(self._collect)
+        return queue
 
     def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Tensors:
         """One inference. The outputs are copies.
@@ -93,7 +97,8 @@ class Model:
         Raises: InferenceError when the device fails or an output is not finite.
         """
         try:
-            self._request.infer(dict(inputs), share_inputs=True)
+            # Inputs are copied: shared memory of the caller would stay bound to the request after the call.
+            self._request.infer(dict(inputs), share_inputs=False)
         except RuntimeError as error:
             raise self._failure(error) from error
         return self._copy_outputs(self._request)
@@ -109,25 +114,27 @@ class Model:
             for batch in batches:
                 yield self.run(batch)
             return
-        self._done.clear()
+        # Each call has its own place for results: a request left over from a call that was given up cannot add to it.
+        done: dict[int, Tensors] = {}
         following = 0
         try:
             for index, batch in enumerate(batches):
-                self._queue.start_async(dict(batch), userdata=index)
-                while following in self._done:
-                    yield self._checked(self._done.pop(following))
+                self._queue.start_async(dict(batch), userdata=(done, index))
+                while following in done:
+                    yield self._checked(done.pop(following))
                     following += 1
             self._queue.wait_all()
         except RuntimeError as error:
+            # A request that failed leaves its queue unusable: the next call gets a new one.
+            self._queue = self._new_queue()
             raise self._failure(error) from error
-        finally:
-            self._queue.wait_all()
-        while following in self._done:
-            yield self._checked(self._done.pop(following))
+        while following in done:
+            yield self._checked(done.pop(following))
             following += 1
 
-    def _collect(self, request: Any, index: int) -> None:
-        self._done[index] = {name: request.get_tensor(name).data.copy() for name in self._outputs}
+    def _collect(self, request: Any, place: tuple[dict[int, Tensors], int]) -> None:
+        done, index = place
+        done[index] = {name: request.get_tensor(name).data.copy() for name in self._outputs}
 
     def _copy_outputs(self, request: Any) -> Tensors:
         return self._checked({name: request.get_tensor(name).data.copy() for name in self._outputs})
@@ -135,7 +142,9 @@ class Model:
     def _checked(self, outputs: Tensors) -> Tensors:
         for name, values in outputs.items():
             # A sum is not finite when any term is not: one pass, no mask of the size of the tensor.
-            if not np.isfinite(values.sum(dtype=np.float64)):
+            with np.errstate(invalid="ignore"):
+                total = values.sum(dtype=np.float64)
+            if not np.isfinite(total):
                 raise InferenceError(
                     f"{self.name} gave numbers that are not finite in output {name!r} on {', '.join(self.devices)}",
                     fix="run `docvino verify`, or use --execution f32",

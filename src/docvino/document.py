@@ -180,6 +180,8 @@ class ModelProvenance(Frozen):
 
 
 class Provenance(Frozen):
+    """What read the document: package, preset, OpenVINO, the models as compiled, and the options of the call."""
+
     package: str
     preset: str
     openvino: str

@@ -180,7 +180,8 @@ def read_source(argument: str) -> tuple[bytes, str]:
     else:
         path = Path(argument)
         try:
-            data, name = path.read_bytes(), path.name
+            # A name that is no Unicode text (Linux allows any bytes) could not be written as JSON.
+            data, name = path.read_bytes(), path.name.encode("utf-8", "replace").decode()
         except FileNotFoundError as error:
             raise InputError(f"no such file: {argument}", fix="check the path") from error
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path

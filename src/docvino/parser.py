@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
@@ -143,7 +143,8 @@ class Parser:
         """
         options = options or ParseOptions()
         with open_source(source, options, name) as document:
-            parsed = list(self.pages(document, options))
+            # Without the images: a long document must not be held as pixels.
+            parsed = [replace(item, image=None) for item in self.pages(document, options)]
             return self.collect(document.source, parsed, options)
 
     def pages(
@@ -188,7 +189,8 @@ class Parser:
                 source = document.page(index)
             reading = self._read_upright(source, options, clock)
             with clock.measure("assemble"):
-                return ParsedPage(_page(reading), reading.image, _stats(clock))
+                page = _page(reading)
+            return ParsedPage(page, reading.image, _stats(clock, reading))
         except (InputError, InferenceError) as error:
             return ParsedPage(_failed(index, source, error), source, _stats(clock), error)
 
@@ -212,7 +214,6 @@ class Parser:
         with clock.measure("layout"):
             regions = self._layout.detect(image)
         crops = cut(image, regions)
-        clock.counts["crops"] += len(crops)
         return _Reading(image, regions, crops, self._reader.read(crops, options, clock))
 
 
@@ -275,8 +276,9 @@ def _provenance(bundle: Bundle, model: Model) -> ModelProvenance:
     )
 
 
-def _stats(clock: Clock) -> Stats:
+def _stats(clock: Clock, reading: _Reading | None = None) -> Stats:
     return Stats(
         **{f"{stage}_ms": round(ms, 3) for stage, ms in clock.ms.items()},
-        **{name: int(count) for name, count in clock.counts.items()},
+        crops=len(reading.crops) if reading else 0,
+        lines=sum(len(answer.lines) for answer in reading.answers) if reading else 0,
     )

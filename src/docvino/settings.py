@@ -23,6 +23,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+HIDDEN = "(hidden)"  # what is shown in place of a password
+
 WeightPrecision = Literal["fp32", "fp16", "int8"]
 ExecutionPrecision = Literal["f32", "bf16", "f16"]
 
@@ -48,7 +50,7 @@ class RuntimeConfig(BaseModel):
     threads: int = Field(0, ge=0, le=1024, description="CPU threads for inference; 0 lets OpenVINO choose")
     model_cache: bool = Field(True, description="keep compiled models between runs")
     data_dir: Path = Field(default_factory=_data_dir, description="where fetched and converted models live")
-    cache_dir: Path = Field(default_factory=_cache_dir, description="where compiled models and downloads are cached")
+    cache_dir: Path = Field(default_factory=_cache_dir, description="where compiled models are cached")
     offline: bool = Field(False, description="never use the network")
 
 
@@ -68,7 +70,10 @@ class ParseOptions(BaseModel):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a setting's value came from: a flag, an environment variable, a file, or the default."""
+    """Where a setting's value came from: a flag, an environment variable, a file, or the default.
+
+    `value` is for people: a password is not in it.
+    """
 
     value: object
     source: str
@@ -124,7 +129,7 @@ def resolve(
     runtime = _build(RuntimeConfig, merged)
     options = _build(ParseOptions, merged)
     origins = {
-        name: Origin(getattr(part, name), merged[name].source if name in merged else "default")
+        name: Origin(_public(name, getattr(part, name)), merged[name].source if name in merged else "default")
         for part in (runtime, options)
         for name in type(part).model_fields
     }
@@ -155,8 +160,12 @@ def _build(kind: type[Any], merged: Mapping[str, Origin]) -> Any:
         raise ConfigError(
             f"bad value {_shown(name, merged[name].value)} for {name} ({merged[name].source}): {first['msg'].lower()}",
             fix=f"{name}: {about}",
-        ) from error
+        ) from None  # the original holds the value, which may be a password
+
+
+def _public(name: str, value: object) -> object:
+    return HIDDEN if name == "password" and value is not None else value
 
 
 def _shown(name: str, value: object) -> str:
-    return "(hidden)" if name == "password" else repr(value)
+    return HIDDEN if name == "password" else repr(value)

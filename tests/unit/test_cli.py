@@ -247,13 +247,6 @@ def test_the_doctor_fails_with_the_code_of_the_first_failure(docvino_: Runner, d
     assert said.code == failed[0]["exit_code"] == 7
 
 
-def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        cli.main(["--debug", "parse", str(tmp_path / "nowhere.png")])
-    with pytest.raises(ConfigError):
-        cli.main(["--debug", "fetch", "pp-ocrr"])
-
-
 def run_module(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "docvino", *words], capture_output=True, text=True, check=False, env={**os.environ}
@@ -268,6 +261,5 @@ def test_a_traceback_is_shown_with_debug_only(tmp_path: Path) -> None:
     assert "Traceback" in run_module("--debug", "parse", missing).stderr
 
 
-@pytest.mark.xfail(raises=AssertionError, reason="with --debug the error leaves the program as exit code 1")
 def test_debug_does_not_change_the_exit_code(tmp_path: Path) -> None:
     assert run_module("--debug", "parse", str(tmp_path / "nowhere.png")).returncode == 6

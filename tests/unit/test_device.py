@@ -254,7 +254,6 @@ def test_an_output_that_is_not_finite_is_an_inference_error_and_the_model_goes_o
     assert model.run(rows(1, 1))["y"].tolist() == [[0, 0, 0]]
 
 
-@pytest.mark.xfail(reason="after infer(share_inputs=True) the queue writes into the shared array", strict=False)
 def test_an_input_stays_what_it_is_when_the_model_runs_again(runtime: RuntimeConfig, tmp_path: Path) -> None:
     path = save(tmp_path, "plus_one")
     for _ in range(5):
@@ -265,7 +264,6 @@ def test_an_input_stays_what_it_is_when_the_model_runs_again(runtime: RuntimeCon
         assert data["x"].tolist() == [[7, 7, 7]]
 
 
-@pytest.mark.xfail(raises=RuntimeWarning, reason="numpy warns of inf - inf while Model._checked adds up")
 def test_infinities_of_both_signs_are_an_inference_error_without_a_warning(
     runtime: RuntimeConfig, tmp_path: Path
 ) -> None:
@@ -289,7 +287,6 @@ def test_an_input_of_a_wrong_shape_is_an_inference_error_and_the_model_goes_on(p
     assert plus_one.run(rows(1, 1))["y"].tolist() == [[2, 2, 2]]
 
 
-@pytest.mark.xfail(raises=RuntimeError, reason="AsyncInferQueue.wait_all raises again and stays broken")
 @pytest.mark.parametrize("slots", [2, 5])
 def test_a_failure_in_flight_is_an_inference_error_and_the_model_goes_on(
     runtime: RuntimeConfig, tmp_path: Path, slots: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +15,13 @@ from docvino.specs.model import OrientationFacts
 
 def prepare(pixels: NDArray[np.uint8], facts: OrientationFacts) -> NDArray[np.float32]:
     """uint8 (H, W, 3) RGB -> float32 (1, 3, 224, 224) RGB: shorter side to `resize_px`, central square."""
+    # The square is cut before resizing, as a strip would become a huge picture only to be cut.
     height, width = pixels.shape[:2]
     ratio = facts.resize_px / min(height, width)
+    side = math.ceil(facts.crop_px / ratio)
+    left, top = max(0, (width - side) // 2), max(0, (height - side) // 2)
+    pixels = pixels[top : top + side, left : left + side]
+    height, width = pixels.shape[:2]
     size = max(facts.crop_px, round(width * ratio)), max(facts.crop_px, round(height * ratio))
     # Area averaging where upstream uses Lanczos: a page is reduced many times, and thin strokes must not alias away.
     method = cv2.INTER_AREA if ratio < 1 else cv2.INTER_LINEAR

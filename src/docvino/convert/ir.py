@@ -144,7 +144,8 @@ def quantise(
     kept = {axis % weights.ndim for axis in channel_axes}
     reduced = tuple(axis for axis in range(weights.ndim) if axis not in kept)
     largest = np.abs(weights).max(axis=reduced, keepdims=True)
-    scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+    # The smallest normal float: what lies below is zero for any network, and its scale would be zero, too.
+    scale = np.where(largest > np.finfo(np.float32).tiny * 127, largest / 127, 1).astype(np.float32)
     return np.rint(weights / scale).astype(np.int8), scale
 
 

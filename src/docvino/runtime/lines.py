@@ -49,7 +49,6 @@ class LineReader:
             for box, (text, confidence) in zip(boxes, answers, strict=True)
             if text.strip() and confidence >= options.min_confidence
         )
-        clock.counts["lines"] += len(lines)
         letters = sum(len(line.text) for line in lines)
         return Answer(
             text="\n".join(line.text for line in lines),

@@ -13,11 +13,10 @@ from docvino.settings import ParseOptions
 
 
 class Clock:
-    """Wall-clock milliseconds by stage, and counts."""
+    """Wall-clock milliseconds by stage."""
 
     def __init__(self) -> None:
         self.ms: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:

@@ -32,8 +32,8 @@ class _Draft:
 def assemble(page_index: int, regions: Sequence[Region], lines: Sequence[Line]) -> tuple[Block, ...]:
     """Blocks of one page in reading order; region and line polygons are in page pixels.
 
-    Lines that no region covers make text blocks of their own, so nothing that was read is lost. Regions
-    that bring an order of their own keep it; otherwise the order is found by XY-cut on the page laid level.
+    Lines that no region covers make text blocks of their own, so nothing that was read is lost. The order is the
+    regions' own when every block has one; otherwise it is found by XY-cut on the page laid level.
     """
     angle = order.skew_angle([line.polygon for line in lines])
     drafts = _merged([_Draft(r.label, [polygon_box(r.polygon)], r.score, r.order) for r in regions])
@@ -76,7 +76,7 @@ def _adopted(orphans: Sequence[Line], drafts: Sequence[_Draft]) -> list[Line]:
     left_over: list[Line] = []
     for line in orphans:
         box = polygon_box(line.polygon)
-        home = next((draft for draft, hull in hulls if _shared(box, hull) >= _INSIDE * _area(box)), None)
+        home = next((draft for draft, hull in hulls if _shared(box, hull) > _INSIDE * _area(box)), None)
         (left_over if home is None else home.lines).append(line)
     return left_over
 
