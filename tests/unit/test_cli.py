@@ -15,7 +15,6 @@ from PIL import Image
 
 import docvino
 from docvino import cli
-from docvino.errors import ConfigError, InputError
 
 
 class Said(NamedTuple):
