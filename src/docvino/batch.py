@@ -135,7 +135,8 @@ class Batch:
                 self.on_page(Progress(argument, number, len(opened.page_indices), item.page, item.stats))
             document = self._parser.collect(opened.source, parsed, self._options)
         self._write(folder, document)
-        journal.remove()
+        if problem is None:
+            journal.remove()  # else it stays, so that --resume reads only the pages that failed
         return document, problem
 
     def _header(self, source: Source) -> str:
@@ -154,8 +155,10 @@ class Batch:
     def _write(self, folder: Path, document: Document) -> None:
         if "json" in self._formats:
             write_atomically(folder / f"{folder.name}.json", to_json(document))
-        # A Markdown file that is empty because every page failed would look like success.
-        if "md" in self._formats and any(page.status != "failed" for page in document.pages):
+        if all(page.status == "failed" for page in document.pages):
+            # An empty Markdown file, or one of an earlier run, would look like success.
+            (folder / f"{folder.name}.md").unlink(missing_ok=True)
+        elif "md" in self._formats:
             images = {
                 block.id: f"images/{picture_name(block.id)}"
                 for page in document.pages

@@ -37,6 +37,8 @@ from docvino.specs import get_preset
 from docvino.specs.model import ModelSpec
 from docvino.text.blocks import assemble
 
+_CONVINCING = 0.9  # mean confidence at which no other way up is tried; text upside down reads far below it
+
 
 @dataclass(frozen=True, eq=False)
 class ParsedPage:
@@ -46,9 +48,6 @@ class ParsedPage:
     image: PageImage | None
     stats: Stats
     problem: DocvinoError | None = None
-
-
-_CONVINCING = 0.9  # mean confidence at which no other way up is tried; text upside down reads far below it
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +70,12 @@ class _Reading:
 
 
 class Parser:
-    """Holds compiled models and reads documents with them. Use from one thread at a time; a lock sees to it.
+    """Holds compiled models and reads documents with them; threads may share it and take turns page by page.
 
     with Parser.open(RuntimeConfig()) as parser:
         document = parser.parse("scan.pdf")
+
+    Leaving the `with` block frees the models.
     """
 
     def __init__(
@@ -115,13 +116,8 @@ class Parser:
         layout = PicoDetLayout(load(preset.layout), preset.layout)
         detector = load(preset.detection)
         recogniser = load(preset.recognition)
-        reader = LineReader(
-            detector,
-            preset.detection,
-            recogniser,
-            preset.recognition,
-            bundles[-1][0].characters(),
-        )
+        characters = bundles[-1][0].characters()
+        reader = LineReader(detector, preset.detection, recogniser, preset.recognition, characters)
         return cls(runtime, orientation, layout, reader, tuple(_provenance(*pair) for pair in bundles))
 
     def __enter__(self) -> Parser:
@@ -200,15 +196,12 @@ class Parser:
         if options.auto_rotate:
             with clock.measure("orientation"):
                 candidates = self._orientation.candidates(source)
-        best: _Reading | None = None
+        readings: list[_Reading] = []
         for degrees in candidates:
-            reading = self._read(turn(source, degrees), options, clock)
-            if best is None or reading.certain_letters > best.certain_letters:
-                best = reading
-            if reading.confidence >= _CONVINCING:
+            readings.append(self._read(turn(source, degrees), options, clock))
+            if readings[-1].confidence >= _CONVINCING:
                 break
-        assert best is not None  # there is always one candidate
-        return best
+        return max(readings, key=lambda reading: reading.certain_letters)
 
     def _read(self, image: PageImage, options: ParseOptions, clock: Clock) -> _Reading:
         with clock.measure("layout"):

@@ -41,13 +41,15 @@ def parser(runtime: RuntimeConfig) -> Iterator[Parser]:
 def docvino(runtime: RuntimeConfig) -> Command:
     """Runs the real command line in a process of its own."""
 
-    def run(*arguments: object, stdin: bytes | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: object, stdin: bytes | None = None, timeout_s: float = 240, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, "-m", "docvino", *map(str, arguments)],
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
-            timeout=240,
+            timeout=timeout_s,
             check=False,
             env={
                 **os.environ,

@@ -53,7 +53,7 @@ def read(path: Path, password: str | None) -> int:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_shared_document_is_read_or_refused_with_one_error(path: Path) -> None:
-    started = time.monotonic()
+    started = time.process_time()  # what else the machine does must not matter
     if path.name in UNREADABLE or path.suffix in NO_DOCUMENTS:
         with pytest.raises(InputError) as caught:
             read(path, None)
@@ -61,7 +61,7 @@ def test_a_shared_document_is_read_or_refused_with_one_error(path: Path) -> None
         assert caught.value.fix
     else:
         assert read(path, PASSWORDS.get(path.name)) >= 1
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("name", PASSWORDS)

@@ -232,7 +232,14 @@ def test_a_document_whose_pages_all_failed_has_no_markdown_and_the_code_of_the_c
     parser.failure = kind
     (outcome,) = run(out, [scan], parser)
     assert (outcome.status, outcome.exit_code, outcome.failed_pages) == ("failed", kind.exit_code, 5)
-    assert names(out) == ["scan/scan.json", "summary.json"]
+    assert names(out) == ["scan/scan.json", "scan/scan.pages.jsonl", "summary.json"]
+
+
+def test_a_failure_takes_away_the_markdown_of_an_earlier_run(out: Path, scan: Path) -> None:
+    run(out, [scan], FakeParser())
+    assert "scan/scan.md" in names(out)
+    run(out, [scan], FakeParser(failing=range(5)))
+    assert "scan/scan.md" not in names(out)
 
 
 def test_a_document_without_text_is_empty_and_no_failure(out: Path, scan: Path) -> None:
