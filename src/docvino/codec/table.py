@@ -15,6 +15,7 @@ _CELLS = ("<td></td>", "<td")  # the tokens that begin a cell: at these steps th
 _INK_STEP = 48.0  # of 255; noise of a poor scan has a standard deviation of about 10
 _LEAST_INK_PX = 2  # specks are not print
 _LEAST_LETTER_PX = 4
+_WIDE_GAP = 0.8  # of the widest gap near by
 _RULE_SHARE = 0.7  # of a table's width or height
 
 
@@ -103,8 +104,9 @@ def row_cuts(pixels: NDArray[np.uint8], most_rows: int) -> list[int]:
         near = [place for place in usable if abs(place - target) <= most_rows / 4]
         if not near:
             return []
-        place = max(near, key=lambda place: gaps[place][1] - gaps[place][0])
-        top, bottom = gaps[place]
+        widest = max(gaps[place][1] - gaps[place][0] for place in near)
+        near = [place for place in near if gaps[place][1] - gaps[place][0] >= _WIDE_GAP * widest]
+        top, bottom = gaps[min(near, key=lambda place: abs(place - target))]
         rules = np.flatnonzero(ruled[top:bottom])
         cuts.append(top + int(rules.mean()) if rules.size else (top + bottom) // 2)
     return sorted(set(cuts))

@@ -78,9 +78,8 @@ def convert(
     model = _read(spec, source)
     with building(folder) as workspace:
         if runtime.precision == "int8":
-            report(
-                f"{spec.name}: {compress_weights(model, spec.float_convolutions)} weight tensors to int8, one scale per output channel"
-            )
+            count = compress_weights(model, spec.float_convolutions)
+            report(f"{spec.name}: {count} weight tensors to int8, one scale per output channel")
         ov.save_model(model, workspace / GRAPH, compress_to_fp16=runtime.precision == "fp16")
         characters = _dictionary(spec, model)
         if characters is not None:

@@ -58,6 +58,7 @@ def assemble(
             for index, region in enumerate(regions)
         ]
     )
+    drafts = [draft for draft in drafts if not _is_table_too(draft, drafts)]
     orphans: list[Line] = []
     for line in lines:
         home = _table_of(line, drafts) or _home(polygon_box(line.polygon), drafts)
@@ -120,8 +121,17 @@ def _home(box: Box, drafts: Sequence[_Draft]) -> _Draft | None:
     return home
 
 
+def _is_table_too(draft: _Draft, drafts: Sequence[_Draft]) -> bool:
+    """True for a region that layout detection gave a second label where a table with a sound structure lies."""
+    return draft.grid is None and any(
+        _shared(draft.boxes[0], other.boxes[0]) >= _SAME * max(_area(draft.boxes[0]), _area(other.boxes[0]))
+        for other in drafts
+        if other.grid is not None and other.grid.broken is None
+    )
+
+
 def _table_of(line: Line, drafts: Sequence[_Draft]) -> _Draft | None:
-    """The table in one of whose cells the line's middle lies: there, no other region may take it."""
+    """The table between whose cells the line's middle lies: there, no other region may take it."""
     left, top, right, bottom = polygon_box(line.polygon)
     middle = (left + right) / 2, (top + bottom) / 2
     return next((draft for draft in drafts if draft.grid is not None and draft.grid.holds(middle)), None)

@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 
 from docvino.document import Box, Cell, Line, Point, Polygon, Structure, polygon_box
@@ -23,7 +23,9 @@ LEAST_SCORE = 0.8  # structures of real tables score 0.97 and more, those of run
 _MOST_RAGGED = 0.2  # share of rows that may be of another width; with more of them nobody knows what the columns are
 _CROSSES = 0.25  # a line crosses into a cell that covers at least this share of it
 _REACH = 0.5  # line heights by which a line may lie outside all cells and still belong to the nearest one
-_FLAT = 0.5  # of the usual row height: an empty row that is lower than this is not there
+_LETTER_WIDTH = 0.4  # of a line's height: a letter or digit of a usual typeface in a box of text detection
+_SHRUNK = 0.6  # of the way from row to row: cells that are lower than this are not where they are said to be
+_FLAT = 0.65  # of the usual row height: an empty row at the edge that is lower than this is not there
 
 _SPAN = re.compile(r' (col|row)span="(\d+)"')
 
@@ -58,10 +60,12 @@ class Grid:
     broken: str | None = None
 
     def holds(self, point: Point) -> bool:
-        """True for a point inside one of the cells of a usable grid."""
-        x, y = point
-        boxes = [polygon_box(place.polygon) for place in self.places if place.polygon] if self.broken is None else []
-        return any(left <= x <= right and top <= y <= bottom for left, top, right, bottom in boxes)
+        """True for a point between the outermost corners of a usable grid."""
+        corners = [corner for place in self.places for corner in place.polygon or ()]
+        if self.broken is not None or not corners:
+            return False
+        left, top, right, bottom = polygon_box(tuple(corners))
+        return left <= point[0] <= right and top <= point[1] <= bottom
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,11 @@ def fill(grid: Grid, lines: Sequence[Line], angle: float) -> Table:
         for index, place in enumerate(grid.places)
         if place.polygon is not None
     }
+    if (bands := _bands(grid, boxes)) is not None:
+        # On noisy scans the quadrilaterals shrink to little around their centres, which stay right.
+        boxes = bands
+        places = tuple(replace(place, polygon=None) for place in grid.places)
+        grid = replace(grid, places=places, faults=(*grid.faults, "the corners of its cells were not found"))
     content: dict[int, list[tuple[str, Box, float]]] = {}
     outside = []
     for line in lines:
@@ -258,6 +267,39 @@ def _columns_under(
     return choice if cost < math.inf else None
 
 
+def _bands(grid: Grid, boxes: dict[int, Box]) -> dict[int, Box] | None:
+    """Cells as the areas nearest to the centres of their rows and columns; None when the boxes themselves can be used.
+
+    They cannot when they are much lower than the way from one row to the next.
+    """
+    edges = []
+    for axis in (0, 1):
+        count = (grid.columns, grid.rows)[axis]
+        found: dict[int, list[float]] = {}
+        for index, box in boxes.items():
+            place = grid.places[index]
+            if (place.column_span, place.row_span)[axis] == 1:
+                found.setdefault((place.column, place.row)[axis], []).append((box[axis] + box[axis + 2]) / 2)
+        if len(found) < count or count < 2:
+            return None
+        centres = [median(found[number]) for number in range(count)]
+        between = [(before + after) / 2 for before, after in pairwise(centres)]
+        edges.append([2 * centres[0] - between[0], *between, 2 * centres[-1] - between[-1]])
+    pitch = median(after - before for before, after in pairwise(edges[1]))
+    heights = [boxes[index][3] - boxes[index][1] for index in boxes if grid.places[index].row_span == 1]
+    if median(heights) >= _SHRUNK * pitch or any(after <= before for side in edges for before, after in pairwise(side)):
+        return None
+    return {
+        index: (
+            edges[0][place.column],
+            edges[1][place.row],
+            edges[0][place.column + place.column_span],
+            edges[1][place.row + place.row_span],
+        )
+        for index, place in enumerate(grid.places)
+    }
+
+
 def _pieces(text: str, box: Box, cells: dict[int, Box], grid: Grid) -> list[tuple[int, str, Box]]:
     """(cell, text, box) of the parts of a line; empty when it lies in no cell."""
     area = max((box[2] - box[0]) * (box[3] - box[1]), 1e-6)
@@ -301,14 +343,12 @@ def _cut(text: str, box: Box, row: Sequence[int], cells: dict[int, Box]) -> list
     words = text.split()
     if len(words) < len(row):
         return None
-    # Where each word ends and the next begins, as shares of the line's width: wide characters count twice.
-    lengths = [sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in word) for word in words]
-    whole = sum(lengths) + len(words) - 1
-    gaps, passed = [], 0
-    for length in lengths[:-1]:
-        passed += length
-        gaps.append(box[0] + (passed + 0.5) / whole * (box[2] - box[0]))
-        passed += 1
+    # Where each blank lies: the middle of what the words on its left and those on its right leave free, as the blank
+    # between two cells is wider than the others. Wide characters count twice.
+    lengths = [sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in word) + 1 for word in words]
+    letter_px = min((box[2] - box[0]) / sum(lengths), _LETTER_WIDTH * (box[3] - box[1]))
+    passed = list(accumulate(lengths))
+    gaps = [(box[0] + before * letter_px + box[2] - (passed[-1] - before) * letter_px) / 2 for before in passed[:-1]]
     parts: list[tuple[int, str, Box]] = []
     begun, left = 0, box[0]
     for place, (index, following) in enumerate(pairwise(row)):
@@ -326,8 +366,8 @@ def _without_phantoms(
 ) -> tuple[Grid, list[int]]:
     """The grid without empty rows that the model sees where there are none, and the old places of its cells.
 
-    These are a first or last row of one cell across all columns, and rows far lower than the others. No text is lost
-    with them, as there is none.
+    These are a first or last row of one cell across all columns, or lower than the others: paper at a table's edge is
+    taken for such. No text is lost with them, as there is none.
     """
     heights = {
         row: max(box[3] - box[1] for box in found)
@@ -336,12 +376,12 @@ def _without_phantoms(
     }
     usual = median(heights.values()) if heights else 0.0
     dropped = set()
-    for row in range(grid.rows):
+    for row in {0, grid.rows - 1}:
         own = [index for index, place in enumerate(grid.places) if place.row <= row < place.row + place.row_span]
         if any(grid.places[index].row_span > 1 or content.get(index) for index in own):
             continue
-        margin = row in (0, grid.rows - 1) and len(own) == 1 and grid.places[own[0]].column_span == grid.columns > 1
-        if margin or heights.get(row, usual) < _FLAT * usual:
+        across = len(own) == 1 and grid.places[own[0]].column_span == grid.columns > 1
+        if across or heights.get(row, usual) < _FLAT * usual:
             dropped.add(row)
     if not dropped or len(dropped) == grid.rows:
         return grid, list(range(len(grid.places)))
