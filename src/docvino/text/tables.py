@@ -163,17 +163,20 @@ def _placed(structure: Structure) -> tuple[list[Place], int, list[str]]:
     polygons = iter(structure.polygons)
     row, column = -1, 0
     spans = {"row": 1, "col": 1}
+    polygon: Polygon | None = None
+    inside = False
     for token in structure.tokens:
         if token == "<tr>" or (row < 0 and token.startswith("<td")):
             row, column = row + 1, 0
         if token.startswith("<td"):
-            spans = {"row": 1, "col": 1}
+            spans, polygon, inside = {"row": 1, "col": 1}, next(polygons, None), True
         elif match := _SPAN.fullmatch(token):
             spans[match.group(1)] = int(match.group(2))
-        if token in ("<td></td>", "</td>"):
+        if inside and token in ("<td></td>", "</td>"):
+            inside = False
             while (row, column) in taken:
                 column += 1
-            place = Place(row, column, spans["row"], spans["col"], next(polygons, None))
+            place = Place(row, column, spans["row"], spans["col"], polygon)
             places.append(place)
             taken |= set(place.covered)
             column += place.column_span
