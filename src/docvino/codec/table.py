@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +14,7 @@ from docvino.specs.model import TableFacts
 
 _CELLS = ("<td></td>", "<td")  # the tokens that begin a cell: at these steps the coordinates mean something
 _INK_STEP = 48.0  # of 255; noise of a poor scan has a standard deviation of about 10
+_SAMPLES = 1000  # a side, to find the brightness of the paper
 _LEAST_INK_PX = 2  # specks are not print
 _LEAST_LETTER_PX = 4
 _WIDE_GAP = 0.8  # of the widest gap near by
@@ -113,7 +115,9 @@ def row_cuts(pixels: NDArray[np.uint8], most_rows: int) -> list[int]:
 
 
 def _ink(pixels: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """What stands out from the paper, the most common brightness."""
-    brightness = pixels.mean(axis=2)
-    ink: NDArray[np.bool_] = np.abs(brightness - np.median(brightness)) > _INK_STEP
+    """bool (H, W): what stands out from the paper, the middle one of all brightnesses."""
+    brightness = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_RGB2GRAY)
+    rows, columns = (max(1, length // _SAMPLES) for length in brightness.shape)
+    paper = float(np.median(brightness[::rows, ::columns]))
+    ink: NDArray[np.bool_] = (brightness > paper + _INK_STEP) | (brightness < paper - _INK_STEP)
     return ink

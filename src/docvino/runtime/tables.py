@@ -18,7 +18,7 @@ from docvino.specs.model import ModelSpec, TableFacts
 from docvino.text import tables
 
 # Paper left around a table, as shares of its longer side. The model takes paper for a row: with none, every table of
-# the end-to-end tests has its rows, with 0.6 % those of 81 rows get one too many. The others are tried where the grid
+# the end-to-end tests has its rows, with 0.6 % those of 81 rows get some too many. The others are tried where the grid
 # is not sound.
 _MARGINS = (0.0, 0.006, 0.012)
 # Rows read at once: the picture goes through the network at 488 px a side, and its sequence ends at 501 tokens. Of 21
