@@ -83,14 +83,32 @@ class Crop:
 
 
 @dataclass(frozen=True)
+class Structure:
+    """How a table is built, without its text.
+
+    tokens      HTML in pieces: "<tr>", "</tr>", "<td></td>" for a plain cell; a cell with spans is "<td",
+                ' colspan="2"', ">", "</td>"
+    polygons    one per cell, in the order of the tokens
+    score       mean probability of the tokens, [0, 1]
+    finish      "length" when the table has more tokens than the model can say
+    """
+
+    tokens: tuple[str, ...]
+    polygons: tuple[Polygon, ...]
+    score: float
+    finish: Finish = "stop"
+
+
+@dataclass(frozen=True)
 class Answer:
-    """What a reader says of one crop. `confidence` is in [0, 1]; line polygons are in the crop's pixels."""
+    """What a reader says of one crop. `confidence` is in [0, 1]; polygons are in the crop's pixels."""
 
     text: str
     confidence: float
     lines: tuple[Line, ...] = ()
     finish: Finish = "stop"
     dropped_lines: int = 0
+    structure: Structure | None = None
 
 
 class Frozen(BaseModel):
@@ -106,7 +124,10 @@ class Line(Frozen):
 
 
 class Cell(Frozen):
-    """One cell of a table; rows and columns count from 0."""
+    """One cell of a table; rows and columns count from 0.
+
+    An empty cell has no confidence. `polygon` is None for a cell whose place on the page is not known.
+    """
 
     row: int
     column: int
@@ -114,6 +135,7 @@ class Cell(Frozen):
     column_span: int = 1
     text: str
     confidence: float | None = None
+    polygon: Polygon | None = None
 
 
 class Block(Frozen):
@@ -123,7 +145,8 @@ class Block(Frozen):
     label          role by the layout model's own name; "text" for text that the layout model did not see
     polygons       every region the block covers
     order          place in the page's reading order, from 0
-    content        text in `format`; paragraphs are separated by an empty line
+    content        text in `format`; paragraphs are separated by an empty line; of a table `<table>`, or one line a row
+                   with tabs between the cells when its structure is not known
     confidence     mean of its lines weighted by their length, None when nothing was read
     layout_score   score of the layout model, None when it did not see the block
     """
@@ -197,6 +220,7 @@ class Stats(Frozen):
     layout_ms: float = 0.0
     detection_ms: float = 0.0
     recognition_ms: float = 0.0
+    tables_ms: float = 0.0
     assemble_ms: float = 0.0
     crops: int = 0
     lines: int = 0
@@ -222,6 +246,11 @@ class Document(Frozen):
 def box_polygon(left: float, top: float, right: float, bottom: float) -> Polygon:
     """The rectangle as a polygon: clockwise from its top-left corner."""
     return ((left, top), (right, top), (right, bottom), (left, bottom))
+
+
+def moved(polygon: Polygon, by: Point) -> Polygon:
+    """The polygon moved to the right and down by (x, y)."""
+    return tuple((x + by[0], y + by[1]) for x, y in polygon)
 
 
 def polygon_box(polygon: Polygon) -> Box:

@@ -23,10 +23,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from docvino.codec import detection, layout, orientation, recognition
-from docvino.document import Box, polygon_box
+from docvino.codec import detection, layout, orientation, recognition, table
+from docvino.document import Box, Structure, polygon_box
 from docvino.errors import BundleError, VerifyError
-from docvino.specs.model import DetectionFacts, LayoutFacts, ModelSpec, RecognitionFacts
+from docvino.specs.model import DetectionFacts, LayoutFacts, ModelSpec, RecognitionFacts, TableFacts
 
 Tensors = Mapping[str, NDArray[np.float32]]
 
@@ -40,7 +40,8 @@ REPEATS = 4
 
 @dataclass(frozen=True)
 class Item:
-    """One decoded thing: a text line's text, a layout label, an angle, or "line" for a detected text line."""
+    """One decoded thing: a text line's text, a layout label, an angle, "line" for a detected text line, the tokens of a
+    table."""
 
     text: str
     score: float
@@ -120,6 +121,8 @@ def prepare(spec: ModelSpec[Any], images: Sequence[NDArray[np.uint8]]) -> dict[s
         return {name: recognition.prepare(images, facts)}
     if isinstance(facts, LayoutFacts):
         return {name: layout.prepare(first, facts)}
+    if isinstance(facts, TableFacts):
+        return {name: table.prepare(first, facts)}
     return {name: orientation.prepare(first, facts)}
 
 
@@ -143,8 +146,19 @@ def interpret(
         half = len(tensors) // 2
         regions = layout.decode(tensors[:half], tensors[half:], width, height, facts)
         return tuple(Item(region.label, region.score, region.box) for region in regions)
+    if isinstance(facts, TableFacts):
+        return _table_items(table.decode(tensors[0][0], tensors[1][0], width, height, facts))
     angle, score = orientation.decode(tensors[0], facts)[0]
     return (Item(str(angle), score),)
+
+
+def _table_items(structure: Structure) -> tuple[Item, ...]:
+    """The whole structure as one item, and each cell by its number."""
+    cells = enumerate(structure.polygons)
+    return (
+        Item("".join(structure.tokens), structure.score),
+        *(Item(f"cell {number}", structure.score, polygon_box(polygon)) for number, polygon in cells),
+    )
 
 
 class Runner(Protocol):

@@ -24,6 +24,7 @@ from docvino.document import (
     Rotation,
     Source,
     Stats,
+    moved,
 )
 from docvino.errors import BundleError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument, open_document, read_source
@@ -31,7 +32,8 @@ from docvino.runtime.crops import cut
 from docvino.runtime.layout import PicoDetLayout
 from docvino.runtime.lines import LineReader
 from docvino.runtime.orientation import Orientation, turn
-from docvino.runtime.stages import Clock, LayoutStage, Reader
+from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader
+from docvino.runtime.tables import TableReader
 from docvino.settings import ParseOptions, RuntimeConfig
 from docvino.specs import get_preset
 from docvino.specs.model import ModelSpec
@@ -117,7 +119,9 @@ class Parser:
         detector = load(preset.detection)
         recogniser = load(preset.recognition)
         characters = bundles[-1][0].characters()
-        reader = LineReader(detector, preset.detection, recogniser, preset.recognition, characters)
+        lines = LineReader(detector, preset.detection, recogniser, preset.recognition, characters)
+        tables = TableReader(load(preset.table), preset.table)
+        reader = ByTask({"ocr": lines, "table": tables})
         return cls(runtime, orientation, layout, reader, tuple(_provenance(*pair) for pair in bundles))
 
     def __enter__(self) -> Parser:
@@ -223,13 +227,18 @@ def open_source(source: str | Path | bytes, options: ParseOptions, name: str = "
 def _page(reading: _Reading) -> Page:
     image = reading.image
     lines = [
-        line.model_copy(
-            update={"polygon": tuple((x + crop.offset_px[0], y + crop.offset_px[1]) for x, y in line.polygon)}
-        )
+        line.model_copy(update={"polygon": moved(line.polygon, crop.offset_px)})
         for crop, answer in zip(reading.crops, reading.answers, strict=True)
         for line in answer.lines
     ]
-    blocks = assemble(image.index, reading.regions, lines)
+    structures = {
+        crop.regions[0]: replace(
+            answer.structure, polygons=tuple(moved(polygon, crop.offset_px) for polygon in answer.structure.polygons)
+        )
+        for crop, answer in zip(reading.crops, reading.answers, strict=True)
+        if answer.structure is not None
+    }
+    blocks = assemble(image.index, reading.regions, lines, structures)
     dropped = sum(answer.dropped_lines for answer in reading.answers)
     warnings = image.warnings
     if dropped:

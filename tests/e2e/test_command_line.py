@@ -205,7 +205,7 @@ def test_verify_prints_a_row_for_every_model_and_every_precision_passes(docvino:
         done = docvino("verify", "pp-ocr", "--precision", precision, "--json")
         assert done.returncode == 0, done.stderr
         rows = json.loads(done.stdout)
-        assert len(rows) == 4
+        assert len(rows) == 5
         for row in rows:
             assert row["problem"] is None
             assert row["precision"] == precision

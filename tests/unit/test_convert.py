@@ -246,6 +246,16 @@ def test_weights_that_two_operations_share_are_compressed_in_both() -> None:
     assert np.abs(run(model, data) - before).max() < 0.05 * np.abs(before).max()
 
 
+def test_the_first_convolutions_keep_float_weights_when_a_spec_says_so() -> None:
+    x = parameter(1, 3, 8, 8)
+    weights = normal(4, 3, 3, 3), normal(5, 4, 1, 1)
+    first = ops.convolution(x, ops.constant(weights[0]), [1, 1], [0, 0], [0, 0], [1, 1])
+    model = finished(x, ops.convolution(first, ops.constant(weights[1]), [1, 1], [0, 0], [0, 0], [1, 1]))
+    assert compress_weights(model, 1) == 1
+    assert [values.shape for values in constants(model, "i8")] == [(5, 4, 1, 1)]
+    assert compress_weights(model, 2) == 0
+
+
 # ---- converting
 
 

@@ -160,3 +160,14 @@ def test_rendering_changes_nothing_and_gives_the_same_again(pages: list[list[tup
     first = to_markdown(original)
     assert original == copy
     assert to_markdown(original) == first
+
+
+def test_an_html_table_is_given_as_it_is_and_shown_as_one() -> None:
+    content = '<table>\n<tr><td colspan="2">a *b* &lt;c&gt;</td></tr>\n<tr><td>1</td><td></td></tr>\n</table>'
+    one = block("table", content).model_copy(update={"format": "html"})
+    made = document([("text", "before"), ("text", "after")])
+    (page,) = made.pages
+    blocks = (page.blocks[0], one.model_copy(update={"order": 1}), page.blocks[1])
+    markdown = to_markdown(made.model_copy(update={"pages": (page.model_copy(update={"blocks": blocks}),)}))
+    assert markdown == f"before\n\n{content}\n\nafter\n"
+    assert shown(markdown) == f"<p>before</p>\n{content}\n<p>after</p>"

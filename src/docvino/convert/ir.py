@@ -1,4 +1,4 @@
-"""ONNX -> OpenVINO IR with fp32, fp16 or int8 weights, as a bundle whose numbers were compared."""
+"""ONNX or Paddle -> OpenVINO IR with fp32, fp16 or int8 weights, as a bundle whose numbers were compared."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def convert(
     force: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> Conversion | Bundle:
-    """Makes the bundle of `spec` at `runtime.precision` from an ONNX file; an existing one is kept unless `force`.
+    """Makes the bundle of `spec` at `runtime.precision` from its file; an existing one is kept unless `force`.
 
     Returns the conversion, or the bundle that was already there. The comparison runs on the CPU at f32, so that it
     judges the file and not the device.
@@ -78,7 +78,8 @@ def convert(
     model = _read(spec, source)
     with building(folder) as workspace:
         if runtime.precision == "int8":
-            report(f"{spec.name}: {compress_weights(model)} weight tensors to int8, one scale per output channel")
+            count = compress_weights(model, spec.float_convolutions)
+            report(f"{spec.name}: {count} weight tensors to int8, one scale per output channel")
         ov.save_model(model, workspace / GRAPH, compress_to_fp16=runtime.precision == "fp16")
         characters = _dictionary(spec, model)
         if characters is not None:
@@ -107,15 +108,21 @@ def convert(
     return Conversion(open_bundle(folder), comparison, time.perf_counter() - started, size)
 
 
-def compress_weights(model: ov.Model) -> int:
+def compress_weights(model: ov.Model, float_convolutions: int = 0) -> int:
     """Replaces float weights of convolutions and matrix products by int8 with one symmetric scale per output channel.
+
+    The first `float_convolutions` keep theirs. So does what runs inside a loop: its errors would add up step by step.
 
     Returns the number of tensors replaced. The arithmetic stays floating point.
     """
     count = 0
     axes: tuple[int, ...]
-    for op in model.get_ops():
+    seen = 0
+    for op in model.get_ordered_ops():
         kind = op.get_type_name()
+        seen += kind == "Convolution"
+        if kind == "Convolution" and seen <= float_convolutions:
+            continue
         if kind == "MatMul":
             index, axes = 1, ((0,) if op.get_attributes()["transpose_b"] else (-1,))
         elif kind in _WEIGHTS:

@@ -7,11 +7,14 @@ from types import MappingProxyType
 from typing import Any
 
 from docvino.errors import ConfigError, nearest
-from docvino.specs import orientation, picodet, pp_ocr
+from docvino.specs import orientation, picodet, pp_ocr, slanet
 from docvino.specs.model import ModelSpec, Preset
 
 MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
-    {spec.name: spec for spec in (pp_ocr.DETECTION, pp_ocr.RECOGNITION, picodet.LAYOUT, orientation.ORIENTATION)}
+    {
+        spec.name: spec
+        for spec in (pp_ocr.DETECTION, pp_ocr.RECOGNITION, picodet.LAYOUT, orientation.ORIENTATION, slanet.TABLE)
+    }
 )
 
 PRESETS = MappingProxyType(
@@ -20,11 +23,12 @@ PRESETS = MappingProxyType(
         for preset in (
             Preset(
                 name="pp-ocr",
-                title="PP-OCRv6 small lines, PicoDet-CDLA layout, page orientation",
+                title="PP-OCRv6 small lines, PicoDet-CDLA layout, page orientation, SLANet-plus tables",
                 orientation=orientation.ORIENTATION,
                 layout=picodet.LAYOUT,
                 detection=pp_ocr.DETECTION,
                 recognition=pp_ocr.RECOGNITION,
+                table=slanet.TABLE,
             ),
         )
     }

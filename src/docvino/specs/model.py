@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-Role = Literal["text-detection", "text-recognition", "layout", "orientation"]
+Role = Literal["text-detection", "text-recognition", "layout", "orientation", "table-structure"]
 ImageNetMean = (0.485, 0.456, 0.406)
 ImageNetStd = (0.229, 0.224, 0.225)
 
@@ -106,8 +106,25 @@ class OrientationFacts:
     angles: tuple[Literal[0, 90, 180, 270], ...]
 
 
-Facts = DetectionFacts | RecognitionFacts | LayoutFacts | OrientationFacts
-F = TypeVar("F", DetectionFacts, RecognitionFacts, LayoutFacts, OrientationFacts, covariant=True)
+@dataclass(frozen=True)
+class TableFacts:
+    """Table structure as a sequence of HTML tokens with one quadrilateral per cell.
+
+    side_px     the longer side of the picture is brought to this, the rest of the square is filled with zeros
+    mean, std   of channels in BGR order as the network sees them, pixels scaled to 0..1
+    tokens      by class; the first begins a sequence, the last ends it
+    max_steps   most tokens of one table, the end included: the graph stops there
+    """
+
+    side_px: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    tokens: tuple[str, ...]
+    max_steps: int
+
+
+Facts = DetectionFacts | RecognitionFacts | LayoutFacts | OrientationFacts | TableFacts
+F = TypeVar("F", DetectionFacts, RecognitionFacts, LayoutFacts, OrientationFacts, TableFacts, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -117,6 +134,8 @@ class ModelSpec(Generic[F]):
     source       the graph's file
     companions   further files of the model, e.g. weights or a dictionary that lie beside the graph
     tolerances   largest absolute difference to the recorded reference outputs, by number format
+
+    float_convolutions   so many convolutions, from the input on, keep their float weights at int8
     """
 
     name: str
@@ -130,6 +149,7 @@ class ModelSpec(Generic[F]):
     facts: F
     tolerances: Mapping[str, float] = field(default_factory=dict)
     companions: tuple[WheelMember, ...] = ()
+    float_convolutions: int = 0
 
     @property
     def files(self) -> tuple[WheelMember, ...]:
@@ -146,7 +166,8 @@ class Preset:
     layout: ModelSpec[LayoutFacts]
     detection: ModelSpec[DetectionFacts]
     recognition: ModelSpec[RecognitionFacts]
+    table: ModelSpec[TableFacts]
 
     @property
     def models(self) -> tuple[ModelSpec[Any], ...]:
-        return (self.orientation, self.layout, self.detection, self.recognition)
+        return (self.orientation, self.layout, self.detection, self.recognition, self.table)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from types import MappingProxyType
 
-from docvino.document import Block, Box, Line, Region, box_polygon, polygon_box
-from docvino.text import order
+from docvino.document import Block, Box, Line, Region, Structure, box_polygon, polygon_box
+from docvino.text import order, tables
 from docvino.text.paragraphs import join_lines, paragraphs
 
 _INSIDE = 0.5  # a line belongs to a region that covers at least this share of it
@@ -27,20 +28,46 @@ class _Draft:
     score: float | None
     order: int | None = None
     lines: list[Line] = field(default_factory=list)
+    grid: tables.Grid | None = None
+    table: tables.Table | None = None
 
 
-def assemble(page_index: int, regions: Sequence[Region], lines: Sequence[Line]) -> tuple[Block, ...]:
-    """Blocks of one page in reading order; region and line polygons are in page pixels.
+def assemble(
+    page_index: int,
+    regions: Sequence[Region],
+    lines: Sequence[Line],
+    structures: Mapping[int, Structure] = MappingProxyType({}),
+) -> tuple[Block, ...]:
+    """Blocks of one page in reading order; all polygons are in page pixels.
+
+    structures   those of tables, by the place of their region
 
     Lines that no region covers make text blocks of their own, so nothing that was read is lost. The order is the
     regions' own when every block has one; otherwise it is found by XY-cut on the page laid level.
     """
     angle = order.skew_angle([line.polygon for line in lines])
-    drafts = _merged([_Draft(r.label, [polygon_box(r.polygon)], r.score, r.order) for r in regions])
+    drafts = _merged(
+        [
+            _Draft(
+                region.label,
+                [polygon_box(region.polygon)],
+                region.score,
+                region.order,
+                grid=tables.lay_out(structures[index]) if index in structures else None,
+            )
+            for index, region in enumerate(regions)
+        ]
+    )
+    drafts = [draft for draft in drafts if not _is_table_too(draft, drafts)]
     orphans: list[Line] = []
     for line in lines:
-        home = _home(polygon_box(line.polygon), drafts)
+        home = _table_of(line, drafts) or _home(polygon_box(line.polygon), drafts)
         (orphans if home is None else home.lines).append(line)
+    for draft in drafts:
+        if draft.grid is not None and draft.grid.broken is None and draft.lines:
+            draft.table = tables.fill(draft.grid, draft.lines, angle)
+            orphans += draft.table.outside
+            draft.lines = [line for line in draft.lines if line not in draft.table.outside]
     drafts += _group(_adopted(orphans, drafts), angle)
     drafts = [draft for draft in drafts if draft.lines or draft.label in _WITHOUT_LINES]
     for draft in drafts:
@@ -92,6 +119,22 @@ def _home(box: Box, drafts: Sequence[_Draft]) -> _Draft | None:
             if share >= _INSIDE and (best is None or rank > best):
                 best, home = rank, draft
     return home
+
+
+def _is_table_too(draft: _Draft, drafts: Sequence[_Draft]) -> bool:
+    """True for a region that layout detection gave a second label where a table with a sound structure lies."""
+    return draft.grid is None and any(
+        _shared(draft.boxes[0], other.boxes[0]) >= _SAME * max(_area(draft.boxes[0]), _area(other.boxes[0]))
+        for other in drafts
+        if other.grid is not None and other.grid.broken is None
+    )
+
+
+def _table_of(line: Line, drafts: Sequence[_Draft]) -> _Draft | None:
+    """The table between whose cells the line's middle lies: there, no other region may take it."""
+    left, top, right, bottom = polygon_box(line.polygon)
+    middle = (left + right) / 2, (top + bottom) / 2
+    return next((draft for draft in drafts if draft.grid is not None and draft.grid.holds(middle)), None)
 
 
 def _group(lines: Sequence[Line], angle: float) -> list[_Draft]:
@@ -150,7 +193,10 @@ def _level_hull(draft: _Draft, angle: float) -> Box:
 
 def _block(page_index: int, place: int, draft: _Draft, angle: float) -> Block:
     boxes = [order.straight_box(line.polygon, angle) for line in draft.lines]
-    if draft.label in _ROWWISE:
+    if draft.table is not None:
+        ranking = [index for row in order.rows(boxes) for index in row]
+        content = draft.table.html
+    elif draft.label in _ROWWISE:
         table_rows = order.rows(boxes)
         ranking = [index for row in table_rows for index in row]
         content = "\n".join("\t".join(draft.lines[index].text for index in row) for row in table_rows)
@@ -168,11 +214,21 @@ def _block(page_index: int, place: int, draft: _Draft, angle: float) -> Block:
         polygons=tuple(box_polygon(*box) for box in draft.boxes),
         order=place,
         content=content,
-        format="text" if content else "none",
+        format="html" if draft.table else "text" if content else "none",
         confidence=sum(line.confidence * len(line.text) for line in lines) / letters if letters else None,
         layout_score=draft.score,
         lines=lines,
+        cells=draft.table.cells if draft.table else (),
+        warnings=_table_warnings(draft),
     )
+
+
+def _table_warnings(draft: _Draft) -> tuple[str, ...]:
+    if draft.table is not None:
+        return tuple(f"table: {warning}" for warning in draft.table.warnings)
+    if draft.grid is not None and draft.grid.broken is not None:
+        return (f"the structure of this table was not found, it is given row by row: {draft.grid.broken}",)
+    return ()
 
 
 def _runs_down(boxes: Sequence[Box]) -> bool:
