@@ -229,6 +229,8 @@ def _read_index(stream: BinaryIO, path: Path) -> tuple[Index, int]:
     if info is None or info.name != INDEX or info.size > _MOST_INDEX_BYTES:
         raise _damaged(path, f"it does not begin with {INDEX}")
     text = stream.read(info.size)
+    if len(text) < info.size:
+        raise _damaged(path, "it is cut off")
     _skip_padding(stream, info.size)
     try:
         index = Index.model_validate_json(text)

@@ -141,6 +141,10 @@ class _Job:
             except Timeout:
                 self._report(f"{self.folder.name}: another process is fetching it; waiting for that")
                 lock.acquire()
+            except NotImplementedError as error:
+                raise FetchError(
+                    f"the file system of {self.path.parent} knows no locks", fix="choose a local disk with --data-dir"
+                ) from error
         try:
             # What the other one has brought meanwhile is on record now.
             self._record = self._read_record()
