@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from filelock import FileLock, Timeout
-
 from docvino import download as http
 from docvino.download import Limits, Origin, UnavailableError, Wanted, git_sha1_of, sha256_of, storage_errors
 from docvino.errors import ConfigError, FetchError
@@ -132,6 +130,9 @@ class _Job:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
+        # Here, because some versions try out links in the folder for temporary files when they are imported.
+        from filelock import FileLock, Timeout
+
         lock_file = self.path.with_name(f".{self.path.name}.lock")
         with storage_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
