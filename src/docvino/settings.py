@@ -7,14 +7,16 @@ Nothing here reads the environment by itself: the caller passes it in.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from platformdirs import user_cache_path, user_config_path, user_data_path
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from docvino.errors import ConfigError, nearest
 
@@ -27,6 +29,7 @@ HIDDEN = "(hidden)"  # what is shown in place of a password
 
 WeightPrecision = Literal["fp32", "fp16", "int8"]
 ExecutionPrecision = Literal["f32", "bf16", "f16"]
+HUBS = ("huggingface", "modelscope", "aistudio")
 
 
 def _data_dir() -> Path:
@@ -52,6 +55,28 @@ class RuntimeConfig(BaseModel):
     data_dir: Path = Field(default_factory=_data_dir, description="where fetched and converted models live")
     cache_dir: Path = Field(default_factory=_cache_dir, description="where compiled models are cached")
     offline: bool = Field(False, description="never use the network")
+    mirrors: tuple[str, ...] = Field(
+        HUBS,
+        min_length=1,
+        description="where models of hubs are sought, in order: huggingface, modelscope, aistudio, URL",
+    )
+
+    @field_validator("mirrors", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("mirrors")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for mirror in value:
+            parts = urlsplit(mirror)
+            if "@" in parts.netloc:
+                # It would be shown wherever settings are.
+                raise ValueError("a URL with user and password in it; put them into the file .netrc")
+            if mirror not in HUBS and not (parts.scheme in ("http", "https") and parts.hostname):
+                raise ValueError(f"{mirror} is neither a known hub nor an http(s) URL")
+        return value
 
 
 class ParseOptions(BaseModel):
@@ -168,4 +193,4 @@ def _public(name: str, value: object) -> object:
 
 
 def _shown(name: str, value: object) -> str:
-    return HIDDEN if name == "password" else repr(value)
+    return HIDDEN if name == "password" else re.sub(r"(?<=://)[^/\s'\"]*@", "****@", repr(value))

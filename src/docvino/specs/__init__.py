@@ -7,14 +7,19 @@ from types import MappingProxyType
 from typing import Any
 
 from docvino.errors import ConfigError, nearest
-from docvino.specs import orientation, picodet, pp_ocr, slanet
-from docvino.specs.model import ModelSpec, Preset
+from docvino.specs import orientation, paddleocr_vl, picodet, pp_ocr, slanet
+from docvino.specs.model import HubFolder, ModelSpec, Preset
 
 MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
     {
         spec.name: spec
         for spec in (pp_ocr.DETECTION, pp_ocr.RECOGNITION, picodet.LAYOUT, orientation.ORIENTATION, slanet.TABLE)
     }
+)
+
+# Models that are folders on hubs: fetched by name, not yet converted by this version.
+FOLDERS: Mapping[str, HubFolder] = MappingProxyType(
+    {folder.name: folder for folder in (paddleocr_vl.V1_6, paddleocr_vl.V1_5, paddleocr_vl.V1)}
 )
 
 PRESETS = MappingProxyType(
@@ -37,6 +42,7 @@ PRESETS = MappingProxyType(
 
 def get_preset(name: str) -> Preset:
     """Raises: ConfigError that names the nearest preset."""
+    _refuse_folder(name)
     if name not in PRESETS:
         raise ConfigError(f"unknown preset {name!r}", fix=nearest(name, tuple(PRESETS)))
     return PRESETS[name]
@@ -51,4 +57,13 @@ def select_models(name: str) -> tuple[ModelSpec[Any], ...]:
         return PRESETS[name].models
     if name in MODELS:
         return (MODELS[name],)
-    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, (*PRESETS, *MODELS)))
+    _refuse_folder(name)
+    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, (*PRESETS, *MODELS, *FOLDERS)))
+
+
+def _refuse_folder(name: str) -> None:
+    if name in FOLDERS:
+        raise ConfigError(
+            f"this version of docvino fetches {name}, but cannot convert or run it yet",
+            fix=f"use one of {', '.join(PRESETS)}; keep the fetched folder for a later version",
+        )

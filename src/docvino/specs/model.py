@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
@@ -24,6 +25,55 @@ class WheelMember:
     @property
     def file_name(self) -> str:
         return self.member.rsplit("/", 1)[-1]
+
+
+def is_safe_path(path: str) -> bool:
+    """Whether `path` names a file inside its folder on every system: relative, forward slashes, nothing reserved."""
+    return all(_SAFE_PART.fullmatch(part) and not _RESERVED.fullmatch(part) for part in path.split("/"))
+
+
+# Letters that mean something to a shell, a drive or a URL are no part of a model's file name, nor is a leading dot
+# (parent folders, docvino's own temporary files) or a trailing one (Windows drops it).
+_SAFE_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,126}(?<!\.)")
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """One file of a model on a hub; None is what nobody has told us yet, then the hub's own word is taken.
+
+    path       inside the repository and inside the fetched folder, with forward slashes
+    required   whether the folder is of no use without it
+    """
+
+    path: str
+    size_bytes: int | None = None
+    sha256: str | None = None
+    required: bool = True
+
+    def __post_init__(self) -> None:
+        if not is_safe_path(self.path):
+            raise ValueError(f"{self.path!r} may lead out of its folder")
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A model's place on one hub. `revision` is a commit where one is known; a branch is held by the files' sha256."""
+
+    name: str
+    revision: str
+
+
+@dataclass(frozen=True)
+class HubFolder:
+    """A model that is a folder of data files on hubs. `repositories` by hub: huggingface, modelscope, aistudio."""
+
+    name: str
+    title: str
+    licence: str
+    homepage: str
+    repositories: Mapping[str, Repository]
+    files: tuple[HubFile, ...]
 
 
 @dataclass(frozen=True)
