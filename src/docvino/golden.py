@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from docvino.codec import detection, layout, orientation, recognition
 from docvino.document import Box, polygon_box
 from docvino.errors import BundleError, VerifyError
-from docvino.specs.model import DetectionFacts, LayoutFacts, ModelSpec, RecognitionFacts
+from docvino.specs.model import DetectionFacts, LayoutFacts, LineOrientationFacts, ModelSpec, RecognitionFacts
 
 Tensors = Mapping[str, NDArray[np.float32]]
 
@@ -120,6 +120,8 @@ def prepare(spec: ModelSpec[Any], images: Sequence[NDArray[np.uint8]]) -> dict[s
         return {name: recognition.prepare(images, facts)}
     if isinstance(facts, LayoutFacts):
         return {name: layout.prepare(first, facts)}
+    if isinstance(facts, LineOrientationFacts):
+        return {name: orientation.prepare_lines(images, facts)}
     return {name: orientation.prepare(first, facts)}
 
 
@@ -143,6 +145,8 @@ def interpret(
         half = len(tensors) // 2
         regions = layout.decode(tensors[:half], tensors[half:], width, height, facts)
         return tuple(Item(region.label, region.score, region.box) for region in regions)
+    if isinstance(facts, LineOrientationFacts):
+        return tuple(Item(str(angle), score) for angle, score in orientation.decode_lines(tensors[0], facts))
     angle, score = orientation.decode(tensors[0], facts)[0]
     return (Item(str(angle), score),)
 

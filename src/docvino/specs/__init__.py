@@ -7,11 +7,22 @@ from types import MappingProxyType
 from typing import Any
 
 from docvino.errors import ConfigError, nearest
-from docvino.specs import orientation, picodet, pp_ocr
+from docvino.specs import orientation, picodet, pp_ocr, pp_ocr_v4
 from docvino.specs.model import ModelSpec, Preset
 
 MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
-    {spec.name: spec for spec in (pp_ocr.DETECTION, pp_ocr.RECOGNITION, picodet.LAYOUT, orientation.ORIENTATION)}
+    {
+        spec.name: spec
+        for spec in (
+            pp_ocr.DETECTION,
+            pp_ocr.RECOGNITION,
+            picodet.LAYOUT,
+            orientation.ORIENTATION,
+            pp_ocr_v4.DETECTION,
+            pp_ocr_v4.RECOGNITION,
+            pp_ocr_v4.LINE_ORIENTATION,
+        )
+    }
 )
 
 PRESETS = MappingProxyType(
@@ -25,6 +36,14 @@ PRESETS = MappingProxyType(
                 layout=picodet.LAYOUT,
                 detection=pp_ocr.DETECTION,
                 recognition=pp_ocr.RECOGNITION,
+            ),
+            Preset(
+                name="pp-ocrv4",
+                title="PP-OCRv4 mobile lines (Paddle format), PicoDet-CDLA layout, page orientation",
+                orientation=orientation.ORIENTATION,
+                layout=picodet.LAYOUT,
+                detection=pp_ocr_v4.DETECTION,
+                recognition=pp_ocr_v4.RECOGNITION,
             ),
         )
     }
