@@ -302,7 +302,9 @@ def _make_environment(interpreter: Path, folder: Path, log: Path, report: _Repor
         try:
             code = run_child(command, log, _VENV_LIMIT_S, environment)
         except OSError as error:
-            raise ConfigError(f"cannot run {interpreter}: {error.strerror or error}", fix="name another Python") from error
+            raise ConfigError(
+                f"cannot run {interpreter}: {error.strerror or error}", fix="name another Python"
+            ) from error
         if code == 0:
             report(f"environment of {interpreter}")
             if not options:
@@ -326,7 +328,8 @@ def _pip_install(toolchain: Toolchain, pip: list[str], scratch: Path, report: _R
         code = run_child([*pip, *options, *toolchain.requirements], log, INSTALL_LIMIT_S, _environment(scratch))
     except OSError as error:
         raise FetchError(
-            f"pip could not be run: {error.strerror or error}", fix=f"check that this works: {' '.join(pip[:-1])} --version"
+            f"pip could not be run: {error.strerror or error}",
+            fix=f"check that this works: {' '.join(pip[:-1])} --version",
         ) from error
     if code == 0:
         return

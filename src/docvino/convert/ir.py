@@ -61,7 +61,7 @@ def convert(
     force: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> Conversion | Bundle:
-    """Makes the bundle of `spec` at `runtime.precision` from an ONNX or .pdmodel file; an existing one is kept unless `force`.
+    """Makes the bundle of `spec` at `runtime.precision` from its file; an existing one is kept unless `force`.
 
     Returns the conversion, or the bundle that was already there. The comparison runs on the CPU at f32, so that it
     judges the file and not the device.

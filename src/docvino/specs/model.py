@@ -118,9 +118,7 @@ class LineOrientationFacts:
 
 
 Facts = DetectionFacts | RecognitionFacts | LayoutFacts | OrientationFacts | LineOrientationFacts
-F = TypeVar(
-    "F", DetectionFacts, RecognitionFacts, LayoutFacts, OrientationFacts, LineOrientationFacts, covariant=True
-)
+F = TypeVar("F", DetectionFacts, RecognitionFacts, LayoutFacts, OrientationFacts, LineOrientationFacts, covariant=True)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import onnx
 def main():
     try:
         onnx.checker.check_model(sys.argv[1], full_check=True)
-    except Exception as error:  # whatever it is, the file is not valid
+    except Exception as error:  # noqa: BLE001  (whatever it is, the file is not valid)
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         sys.exit(f"Error: {' '.join(lines)[:600]}")
 

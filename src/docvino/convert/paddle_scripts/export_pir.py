@@ -14,7 +14,7 @@ def main():
         target,
         opset_version=int(opset),
         auto_upgrade_opset=False,
-        # Anything but "onnxoptimizer" and "polygraphy" leaves the graph as it is: folding takes 20 s, and OpenVINO folds.
+        # Neither of its two optimisers: folding takes 20 s, and OpenVINO folds.
         optimize_tool="none",
     )
     if not Path(target).is_file():
