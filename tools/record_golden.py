@@ -10,10 +10,9 @@ Needed only when a model is added or a spec changes. It checks that ONNX Runtime
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 import dataclasses
 import sys
+from importlib.resources import files
 
 import numpy as np
 import onnxruntime

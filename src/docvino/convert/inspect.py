@@ -77,11 +77,6 @@ def inspect_model(path: Path) -> ModelFile:
     return replace(facts, warnings=tuple(warnings))
 
 
-def look_beside(graph: Path) -> beside.Beside:
-    """What lies beside a graph; an ONNX file's own dictionary is not looked at."""
-    return beside.look(graph.parent)
-
-
 def _read_graph(path: Path, kind: str) -> tuple[ModelFile, str | None]:
     """What OpenVINO reads, and the dictionary that the graph carries."""
     fix = "check that the file is complete"

@@ -27,8 +27,8 @@ from docvino import __version__, toolchain
 from docvino.bundle import GRAPH, building, file_sha256, write_json
 from docvino.codec.pixels import normalise, resize, to_bgr
 from docvino.codec.sample import sample_line, sample_page
-from docvino.convert.beside import Beside
-from docvino.convert.inspect import inspect_model, is_pir, look_beside, tensor
+from docvino.convert import beside
+from docvino.convert.inspect import inspect_model, is_pir, tensor
 from docvino.convert.ir import compress_weights
 from docvino.device import first_line, openvino_version
 from docvino.errors import ConfigError, ConvertError, DocvinoError
@@ -238,12 +238,12 @@ def _convert(
             fix="a Paddle model is two files: put its weights beside the graph",
         )
     started = time.perf_counter()
-    facts = look_beside(submodel.graph)
+    facts = beside.look(submodel.graph.parent)
     with tempfile.TemporaryDirectory(prefix="docvino-convert-", ignore_cleanup_errors=True) as scratch:
         work = _Work(submodel, wish, picture, facts, runtime, report, Path(scratch))
         graph = work.graph()
         wanted, image = work.numbers(graph.model), work.image
-        warnings = inspect_model(submodel.graph).warnings if submodel.kind != "pdmodel" else work.warnings(graph.model)
+        warnings = _warnings(submodel.graph)
         out = folder.parent
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -305,7 +305,7 @@ class _Work:
         submodel: Submodel,
         wish: Wish,
         picture: NDArray[np.uint8] | None,
-        facts: Beside,
+        facts: beside.Beside,
         runtime: RuntimeConfig,
         report: Report,
         scratch: Path,
@@ -383,14 +383,6 @@ class _Work:
 
     def numbers(self, model: ov.Model) -> Tensors:
         return _infer(model, self.inputs(model))
-
-    def warnings(self, model: ov.Model) -> tuple[str, ...]:
-        """Of a .pdmodel: its own, where OpenVINO reads it, else none are known."""
-        del model
-        try:
-            return inspect_model(self.submodel.graph).warnings
-        except ConvertError as error:
-            return (str(error),)
 
     def through_onnx(self, name: str, reference: Callable[[ov.Model], tuple[str | None, Tensors | None]]) -> _Graph:
         """The first opset whose file is valid, loads, and gives the reference's numbers.
@@ -488,6 +480,14 @@ class _Work:
             values = values.mean(axis=1, keepdims=True)
         batch = _length(shape[0]) or 1
         return np.ascontiguousarray(np.broadcast_to(values, (batch, *values.shape[1:])), np.float32)
+
+
+def _warnings(graph: Path) -> tuple[str, ...]:
+    """What `docvino inspect` warns of; a program that the frontend cannot read may still have become ONNX."""
+    try:
+        return inspect_model(graph).warnings
+    except ConvertError as error:
+        return (str(error),)
 
 
 def _takes_picture(port: ov.Output) -> bool:
