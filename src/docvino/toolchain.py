@@ -32,7 +32,7 @@ SCRIPTS = Path(__file__).parent / "convert" / "paddle_scripts"
 INSTALL_LIMIT_S = 1800.0
 _PROBE_LIMIT_S = 120.0
 _VENV_LIMIT_S = 180.0
-_MESSAGE_CHARACTERS = 400
+_MESSAGE_CHARACTERS = 300
 _Report = Callable[[str], None]
 
 

@@ -47,6 +47,8 @@ GRAPH_LIMIT = 2e-3
 # detector flips between 0 and 1 (PP-OCRv4: fp16 0.08, int8 0.9, with a mean of 2e-3).
 STORED_LIMITS = {"fp32": 1e-4, "fp16": 0.01, "int8": 0.05}
 
+_BLIND = 0.01  # outputs below it all say that the model saw nothing on the picture
+_LINE_PX = 48  # the height of lines in all PP-OCR models since version 3
 _LINE_HEIGHT_PX = 64  # an input of fixed height up to this takes a text line
 _PAGE_SIDE_PX = 960
 _STRIDE_PX = 32
@@ -96,6 +98,7 @@ class Outcome:
 
     reference        whose numbers the graph's were compared with; None when nobody else could compute it
     max_abs_diff     largest difference to them, in fp32
+    largest_output   largest absolute value of the outputs: differences near 0 say nothing where it is near 0, too
     stored_max_diff  largest difference that the stored precision makes to fp32, and `stored_mean_diff` the mean one
     """
 
@@ -110,6 +113,7 @@ class Outcome:
     opset: int | None = None
     reference: str | None = None
     max_abs_diff: float | None = None
+    largest_output: float | None = None
     stored_max_diff: float | None = None
     stored_mean_diff: float | None = None
     image: str | None = None
@@ -244,6 +248,9 @@ def _convert(
         graph = work.graph()
         wanted, image = work.numbers(graph.model), work.image
         warnings = _warnings(submodel.graph)
+        seen = max((float(np.abs(values).max()) for values in wanted.values() if values.size), default=0.0)
+        if seen < _BLIND:
+            warnings += (f"its outputs on {image} are all near 0 ({seen:.1g}): compare on a real one with --image",)
         out = folder.parent
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -272,6 +279,7 @@ def _convert(
                 opset=graph.opset,
                 reference=graph.reference,
                 max_abs_diff=graph.max_abs_diff,
+                largest_output=seen,
                 stored_max_diff=largest,
                 stored_mean_diff=mean,
                 image=image,
@@ -315,7 +323,7 @@ class _Work:
         self.picture = picture
         self.image = "" if wish.image is None else wish.image.name
         self._report = report
-        self._pir_numbers: Tensors | None = None
+        self._paddle_numbers: Tensors | None = None
 
     def report(self, line: str) -> None:
         self._report(f"{self.submodel.name}: {line}")
@@ -334,9 +342,9 @@ class _Work:
                     f"OpenVINO's Paddle frontend does not read PIR ({self.submodel.graph.name})",
                     fix="use --road onnx, which needs `docvino toolchain install pir`",
                 )
-            return self.through_onnx("pir", self._paddle)
+            return self.through_onnx("pir")
         if road == "onnx" or (road is None and self.wish.opset is not None):
-            return self.through_onnx("pdmodel", self._frontend)
+            return self.through_onnx("pdmodel")
         return self._through_frontend()
 
     def shaped(self, model: ov.Model) -> ov.Model:
@@ -363,7 +371,7 @@ class _Work:
         for port in model.inputs:
             shape, name = port.get_partial_shape(), port.get_any_name()
             if _takes_picture(port):
-                given[name] = self._picture_tensor(shape)
+                given[name] = self._picture_tensor(shape, _LINE_PX if _reads_lines(model) else 0)
         height, width = next((values.shape[2:] for values in given.values()), (1, 1))
         for port in model.inputs:
             name = port.get_any_name()
@@ -384,8 +392,8 @@ class _Work:
     def numbers(self, model: ov.Model) -> Tensors:
         return _infer(model, self.inputs(model))
 
-    def through_onnx(self, name: str, reference: Callable[[ov.Model], tuple[str | None, Tensors | None]]) -> _Graph:
-        """The first opset whose file is valid, loads, and gives the reference's numbers.
+    def through_onnx(self, name: str, *, alone: bool = False) -> _Graph:
+        """The first opset whose file is valid, loads, and gives the numbers of another engine, unless it is `alone`.
 
         Raises: ConvertError that says of each opset why it did not; MissingExtraError without the toolchain.
         """
@@ -396,7 +404,7 @@ class _Work:
             try:
                 export_onnx(self.submodel.graph, self.submodel.weights, target, opset, name, self.runtime)
                 model = self.shaped(_read(target))
-                engine, wanted = reference(model)
+                engine, wanted = (None, None) if alone else self._reference(model)
                 largest = None if wanted is None else _differences(wanted, self.numbers(model))[0]
                 if largest is not None and not largest <= GRAPH_LIMIT:
                     raise ConvertError(
@@ -406,8 +414,8 @@ class _Work:
                 self.report(f"opset {opset}: {error}")
                 failures[opset] = str(error)
             else:
-                against = "nothing to compare with" if largest is None else f"differs from {engine} by {largest:.2g}"
-                self.report(f"opset {opset}: valid, {time.perf_counter() - started:.1f} s, {against}")
+                against = "" if largest is None else f", differs from {engine} by {largest:.2g}"
+                self.report(f"opset {opset}: valid, {time.perf_counter() - started:.1f} s{against}")
                 return _Graph(model, "onnx", opset, engine, largest, toolchain.versions(name, self.runtime))
         raise ConvertError(
             f"{self.submodel.graph.name} does not become ONNX: {_together(failures)}",
@@ -419,50 +427,62 @@ class _Work:
     def _through_frontend(self) -> _Graph:
         model = self.shaped(_read(self.submodel.graph))
         mine = self.numbers(model)
-        if not toolchain.is_installed("pdmodel", self.runtime):
-            self.report("no second engine to compare with: `docvino toolchain install pdmodel` brings one")
+        tools: Mapping[str, str] = {}
+        if toolchain.is_installed("pir", self.runtime):
+            engine, wanted = self._paddle(model)
+        elif toolchain.is_installed("pdmodel", self.runtime):
+            try:
+                other = self.through_onnx("pdmodel", alone=True)
+            except ConvertError as error:
+                self.report(f"nothing to compare with: {error}")
+                return _Graph(model, "frontend")
+            engine, wanted, tools = _named(other), self.numbers(other.model), other.tools
+        else:
+            self.report("nothing to compare with: `docvino toolchain install pdmodel` (or pir) brings something")
             return _Graph(model, "frontend")
-        try:
-            other = self.through_onnx("pdmodel", lambda _: (None, None))
-        except ConvertError as error:
-            self.report(f"no second engine to compare with: {error}")
-            return _Graph(model, "frontend")
-        largest, _ = _differences(mine, self.numbers(other.model))
-        engine = f"ONNX opset {other.opset} (paddle2onnx {other.tools.get('paddle2onnx', '?')})"
+        largest, _ = _differences(wanted, mine)
         if not largest <= GRAPH_LIMIT:
             raise ConvertError(
                 f"OpenVINO's Paddle frontend and {engine} give different numbers for {self.submodel.graph.name}: "
                 f"{largest:.3g}",
-                fix="compare with Paddle itself, then choose with --road frontend (toolchain removed) or --road onnx",
+                fix="use --road onnx, which is compared as well",
             )
-        return _Graph(model, "frontend", None, engine, largest, other.tools)
+        self.report(f"frontend: differs from {engine} by {largest:.2g}")
+        return _Graph(model, "frontend", None, engine, largest, tools)
 
-    def _frontend(self, _: ov.Model) -> tuple[str | None, Tensors | None]:
+    def _reference(self, model: ov.Model) -> tuple[str | None, Tensors | None]:
+        """Whose numbers an ONNX file must give: Paddle's own where it is there, else those of OpenVINO's frontend."""
+        if self.submodel.kind == "pir" or toolchain.is_installed("pir", self.runtime):
+            return self._paddle(model)
         try:
-            model = self.shaped(_read(self.submodel.graph))
-            return "OpenVINO's Paddle frontend", self.numbers(model)
+            return "OpenVINO's Paddle frontend", self.numbers(self.shaped(_read(self.submodel.graph)))
         except ConvertError as error:
             self.report(f"nothing to compare with: {error}")
             return None, None
 
-    def _paddle(self, model: ov.Model) -> tuple[str | None, Tensors | None]:
-        """What PaddlePaddle itself computes, in its own process; for all opsets once."""
-        if self._pir_numbers is None:
+    def _paddle(self, model: ov.Model) -> tuple[str, Tensors]:
+        """What PaddlePaddle itself computes, in its own process; once for all opsets.
+
+        Raises: ConvertError when it fails.
+        """
+        if self._paddle_numbers is None:
             given, result = self.scratch / "in.npz", self.scratch / "out.npz"
             np.savez(given, **self.inputs(model))  # type: ignore[arg-type]
             arguments = (self.submodel.graph, self.submodel.weights, given, result)
-            toolchain.run("pir", "run_pir.py", arguments, self.runtime, limit_s=EXPORT_LIMIT_S)
+            toolchain.run("pir", "run_paddle.py", arguments, self.runtime, limit_s=EXPORT_LIMIT_S)
             try:
                 with result.open("rb") as stream, np.load(stream) as arrays:
-                    self._pir_numbers = {name: arrays[name] for name in arrays.files}
+                    self._paddle_numbers = {name: arrays[name] for name in arrays.files}
             except (OSError, ValueError, zipfile.BadZipFile) as error:
-                raise ConvertError("Paddle's own outputs cannot be read", fix="report this with the log") from error
-        version = toolchain.versions("pir", self.runtime).get("paddlepaddle", "?")
-        return f"PaddlePaddle {version}", self._pir_numbers
+                raise ConvertError(
+                    "Paddle ended well and left no outputs that can be read",
+                    fix="docvino toolchain install pir --force",
+                ) from error
+        return f"PaddlePaddle {toolchain.versions('pir', self.runtime).get('paddlepaddle', '?')}", self._paddle_numbers
 
-    def _picture_tensor(self, shape: ov.PartialShape) -> NDArray[np.float32]:
+    def _picture_tensor(self, shape: ov.PartialShape, usual_height: int) -> NDArray[np.float32]:
         """The picture at the input's own size, normalised as the model's yml says, or with ImageNet's values."""
-        height = _length(shape[2]) or (self.facts.size[0] if self.facts.size else 0)
+        height = _length(shape[2]) or (self.facts.size[0] if self.facts.size else usual_height)
         width = _length(shape[3]) or (self.facts.size[1] if self.facts.size else 0)
         is_line = 0 < height <= _LINE_HEIGHT_PX
         picture = self.picture if self.picture is not None else sample_line() if is_line else sample_page()
@@ -482,6 +502,10 @@ class _Work:
         return np.ascontiguousarray(np.broadcast_to(values, (batch, *values.shape[1:])), np.float32)
 
 
+def _named(graph: _Graph) -> str:
+    return f"ONNX opset {graph.opset} (paddle2onnx {graph.tools.get('paddle2onnx', '?')})"
+
+
 def _warnings(graph: Path) -> tuple[str, ...]:
     """What `docvino inspect` warns of; a program that the frontend cannot read may still have become ONNX."""
     try:
@@ -495,6 +519,12 @@ def _takes_picture(port: ov.Output) -> bool:
     if shape.rank.is_dynamic or shape.rank.get_length() != 4 or not port.get_element_type().is_real():
         return False
     return _length(shape[1]) in (1, 3)
+
+
+def _reads_lines(model: ov.Model) -> bool:
+    """Whether an ONNX graph is text recognition: it carries a dictionary and gives (batch, steps, classes)."""
+    ranks = [port.get_partial_shape().rank for port in model.outputs]
+    return model.has_rt_info(["framework", "character"]) and all(r.is_static and r.get_length() == 3 for r in ranks)
 
 
 def _length(dimension: ov.Dimension) -> int:
@@ -520,7 +550,8 @@ def _infer(model: ov.Model, inputs: Tensors) -> Tensors:
         request.infer(inputs, share_inputs=False)
     except RuntimeError as error:
         raise ConvertError(
-            f"OpenVINO cannot run the converted model: {first_line(error)}", fix="try another --opset or --road"
+            f"OpenVINO cannot run the converted model: {first_line(error)}",
+            fix="give the size that it takes with --input-shape, or try another --opset or --road",
         ) from error
     return {port.get_any_name(): request.get_tensor(port).data.copy() for port in compiled.outputs}
 
@@ -596,7 +627,9 @@ def summary(outcomes: Sequence[Outcome]) -> list[str]:
         if one.problem is not None:
             continue
         compared = (
-            f"{one.max_abs_diff:.2g} from {one.reference}" if one.max_abs_diff is not None else "no second engine"
+            f"{one.max_abs_diff:.2g} from {one.reference}"
+            if one.max_abs_diff is not None
+            else "nothing to compare with"
         )
         road = one.road if one.opset is None else f"{one.road} opset {one.opset}"
         lines.append(

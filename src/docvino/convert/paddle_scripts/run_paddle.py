@@ -1,4 +1,4 @@
-"""Runs in toolchain pir: graph.json weights.pdiparams in.npz out.npz -> the outputs that Paddle itself computes.
+"""Runs in toolchain pir: graph (.json or .pdmodel) weights.pdiparams in.npz out.npz -> the outputs of Paddle itself.
 
 Arrays are named by the graph's inputs and outputs. oneDNN is off: it computes other roundings.
 """
@@ -14,8 +14,9 @@ def main():
     config = inference.Config(graph, weights)
     config.disable_gpu()
     config.disable_mkldnn()
-    config.enable_new_executor(True)
-    config.enable_new_ir(True)
+    if graph.endswith(".json"):
+        config.enable_new_executor(True)
+        config.enable_new_ir(True)
     config.switch_ir_optim(False)
     predictor = inference.create_predictor(config)
     with np.load(given) as arrays:
