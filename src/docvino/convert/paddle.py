@@ -348,19 +348,27 @@ class _Work:
         return self._through_frontend()
 
     def shaped(self, model: ov.Model) -> ov.Model:
-        """The model with the wished shapes, and the only input's name where it has none."""
-        names = {name for port in model.inputs for name in port.get_names()}
-        shapes = {name: list(shape) for name, shape in self.wish.input_shapes.items() if name in names}
-        for name in self.wish.input_shapes.keys() - names:
-            raise ConvertError(
-                f"{self.submodel.graph.name} has no input {name!r}", fix=f"its inputs are: {', '.join(sorted(names))}"
-            )
+        """The model with the wished shapes."""
+        ports = {name: port for port in model.inputs for name in port.get_names()}
+        shapes = {name: ov.PartialShape(list(shape)) for name, shape in self.wish.input_shapes.items()}
+        for name, shape in shapes.items():
+            if name not in ports:
+                raise ConvertError(
+                    f"{self.submodel.graph.name} has no input {name!r}",
+                    fix=f"its inputs are: {', '.join(sorted(ports))}",
+                )
+            # OpenVINO would take any shape and fail later, or not at all.
+            if not shape.compatible(ports[name].get_partial_shape()):
+                raise ConvertError(
+                    f"input {name} is {ports[name].get_partial_shape()}, which {shape} does not fit",
+                    fix="give the sizes that are fixed as they are",
+                )
         if shapes:
             try:
-                model.reshape({name: ov.PartialShape(shape) for name, shape in shapes.items()})
+                model.reshape(shapes)
             except RuntimeError as error:
                 raise ConvertError(
-                    f"{self.submodel.graph.name} does not take the shapes {shapes}: {first_line(error)}",
+                    f"{self.submodel.graph.name} does not take these shapes: {first_line(error)}",
                     fix="`docvino inspect` shows which of its dimensions are free",
                 ) from error
         return model

@@ -116,12 +116,17 @@ def _scalar(text: str) -> Value:
 
 
 def _parts(text: str) -> list[str]:
-    """The parts between commas that stand in no brackets."""
-    parts, depth, start = [], 0, 0
+    """The parts between commas that stand in no brackets and no quotes."""
+    parts, depth, start, quote = [], 0, 0, ""
     for index, character in enumerate(text):
-        depth += (character in "[{") - (character in "]}")
-        if character == "," and depth == 0:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character == "," and depth == 0:
             parts.append(text[start:index])
             start = index + 1
+        else:
+            depth += (character in "[{") - (character in "]}")
     parts.append(text[start:])
     return [part for part in parts if part.strip(_SPACE)]
