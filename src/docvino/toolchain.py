@@ -186,7 +186,7 @@ def telling_lines(log: str) -> str:
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_POSITION = re.compile(r"\s*\(at [^()]*:\d+\)|^[IWEF]\d{4} [\d:.]+\s+\d+ \S+\] ")
+_POSITION = re.compile(r"\s*\(at [^()]*:\d+\)|^\d{4}-\d\d-\d\d [\d:,.]+\s+|^[IWEF]\d{4} [\d:.]+\s+\d+ \S+\] ")
 _NOISE = re.compile(r"^(Traceback|File \"|[-=~^ ]+$|\d+\s+\S+.*::|C\+\+ Traceback|warnings\.warn|\[operator <)")
 _ERROR = re.compile(r"error|unimplemented|unsupported|not support|invalid|abort|fail|must|cannot|can't", re.IGNORECASE)
 

@@ -325,7 +325,7 @@ def test_exit_code_255_is_one_line_with_the_error_of_the_log(runtime: RuntimeCon
 
 
 def test_the_telling_lines_are_the_errors_without_colours_stacks_and_positions() -> None:
-    log = '\x1b[31m[ERROR]\x1b[0m one\n  File "x.py", line 3\nTraceback (most recent call last):\n'
+    log = '2026-11-30 17:21:11 \x1b[31m[ERROR]\x1b[0m one\n  File "x.py", line 3\nTraceback (most recent call last):\n'
     log += "ValueError: two\n-----\n"
     assert telling_lines(log) == ": [ERROR] one | ValueError: two"
     assert telling_lines("a\nb\nc\n") == ": b | c"
