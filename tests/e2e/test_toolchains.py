@@ -32,11 +32,11 @@ from docvino.specs import MODELS as SPECS
 from docvino.specs.model import ModelSpec
 from models import MODELS
 
-pytestmark = [pytest.mark.toolchain, pytest.mark.network, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.toolchain, pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(900)]
 
 PADDLE = ("pp-ocrv4-mobile-det", "pp-ocrv4-mobile-rec", "pp-ocr-mobile-v2-cls")
 
-# Made by PaddlePaddle itself, in its toolchain: the parts of a DB text detector that convert differently in its versions.
+# What PaddlePaddle makes in its toolchain: the parts of a DB detector whose conversion depends on its version.
 DRAW_PIR = """
 import sys
 import paddle
