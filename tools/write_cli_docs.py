@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from docvino.cli import app, models
+from docvino.cli import app, models, toolchain
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 HEAD = """# Command line
@@ -30,6 +30,8 @@ def command_names() -> list[list[str]]:
         *([name(command)] for command in app.registered_commands),
         ["models"],
         *(["models", name(command)] for command in models.registered_commands),
+        ["toolchain"],
+        *(["toolchain", name(command)] for command in toolchain.registered_commands),
     ]
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from docvino import __version__
 from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
-from docvino.settings import Settings, default_config_file, resolve, setting_names
+from docvino.settings import RuntimeConfig, Settings, default_config_file, resolve, setting_names
 
 if TYPE_CHECKING:
     from docvino.batch import Batch, Outcome, Progress
@@ -37,6 +37,10 @@ app = typer.Typer(
 )
 models = typer.Typer(no_args_is_help=True, help="Lists, locates, moves and removes converted models.")
 app.add_typer(models, name="models")
+toolchain = typer.Typer(
+    no_args_is_help=True, help="Installs, lists and removes the environments of Paddle's converters."
+)
+app.add_typer(toolchain, name="toolchain")
 
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -158,15 +162,41 @@ def fetch(
 
 @app.command()
 def convert(
-    name: Which = "pp-ocr",
+    name: Annotated[
+        str, typer.Argument(help="A preset or one model of it; or a model file or folder of your own, with -o.")
+    ] = "pp-ocr",
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder for models from files of your own.")] = None,
     precision: Precision = None,
+    road: Annotated[
+        str | None, typer.Option(help="For a .pdmodel: frontend (OpenVINO's own, default) or onnx (Paddle2ONNX).")
+    ] = None,
+    opset: Annotated[int | None, typer.Option(help="The only ONNX opset to try; else 15, 17, 13.")] = None,
+    input_shape: Annotated[
+        list[str] | None, typer.Option(help="Fixed shape of an input: NAME=1,3,960,960; may be repeated.")
+    ] = None,
+    image: Annotated[
+        Path | None, typer.Option(help="Picture or PDF for the comparison of numbers; else one is drawn.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Convert again what is converted already.")] = False,
     data_dir: DataDir = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Converts fetched models to OpenVINO IR and compares their numbers with recorded ones."""
+    """Converts models to OpenVINO IR and compares their numbers.
+
+    A preset or a model of one: what was fetched, compared with recorded numbers. A file or folder of your own
+    (.pdmodel, PIR inference.json, .onnx; several in subfolders): each into a folder under -o, compared with a second
+    engine.
+    """
     runtime = _settings(config, precision=precision, data_dir=data_dir).runtime
+    if _is_own_model(name, out):
+        _convert_own(name, out, runtime, road, opset, input_shape or [], image, as_json=as_json)
+        return
+    if road or opset or input_shape or image or out:
+        raise ConfigError(
+            f"there is no file or folder {name}, and --out, --road, --opset, --input-shape and --image are for those",
+            fix="name a model file or its folder",
+        )
     from docvino.convert.ir import Conversion, convert
     from docvino.fetch import source_path
     from docvino.specs import select_models
@@ -319,10 +349,10 @@ def demo(
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="An .onnx or .xml file.")],
+    file: Annotated[Path, typer.Argument(help="An .onnx, .xml, .pdmodel or PIR .json file.")],
     as_json: Json = False,
 ) -> None:
-    """Shows what a model file holds: names, dtypes, shapes, opset, precision."""
+    """Shows what a model file holds: names, dtypes, shapes, opset, precision; and warns of what may go wrong."""
     from docvino.convert.inspect import inspect_model
 
     facts = inspect_model(file)
@@ -332,12 +362,15 @@ def inspect(
         )
         return
     opsets = ", ".join(f"{domain or 'standard'} {number}" for domain, number in facts.opsets.items())
-    lines = [f"{facts.format} by {facts.producer}", f"opset {opsets}", f"{facts.operations} operations"]
+    lines = [f"{facts.format} by {facts.producer}", *([f"opset {opsets}"] if opsets else [])]
+    lines += [f"{facts.operations} operations"]
     lines += [f"input {t.name} {t.dtype} {t.shape}" for t in facts.inputs]
     lines += [f"output {t.name} {t.dtype} {t.shape}" for t in facts.outputs]
     lines += [f"constants {dtype} {size / 1e6:.2f} MB" for dtype, size in facts.weights.items()]
     lines += [f"metadata {name}" for name in facts.metadata]
     stdout.print("\n".join(lines), markup=False)
+    for warning in facts.warnings:
+        _note(f"warning: {warning}")
 
 
 @app.command()
@@ -467,6 +500,59 @@ def models_remove(
         _note(f"removed {folder}")
 
 
+@toolchain.command("install")
+def toolchain_install(
+    name: Annotated[str, typer.Argument(help="pdmodel or pir.")],
+    python: Annotated[Path | None, typer.Option(help="Python to make it from; else this one, or one on PATH.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Make it again when it is there.")] = False,
+    data_dir: DataDir = None,
+    offline: Offline = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Makes an environment of its own for a converter, in the data folder: pinned, nothing else is touched."""
+    runtime = _settings(config, data_dir=data_dir, offline=offline).runtime
+    from docvino.toolchain import install
+
+    made = install(name, runtime, python=python, force=force, report=_note)
+    _note(f"{name}: {(made.size_bytes or 0) / 1e6:.0f} MB, installed in {made.seconds:.0f} s -> {made.folder}")
+    if as_json:
+        _print_json(asdict(made))
+
+
+@toolchain.command("list")
+def toolchain_list(data_dir: DataDir = None, config: Config = None, as_json: Json = False) -> None:
+    """Every toolchain: what it is for, installed or not, versions, size."""
+    runtime = _settings(config, data_dir=data_dir).runtime
+    from docvino.toolchain import list_toolchains
+
+    found = list_toolchains(runtime)
+    if as_json:
+        _print_json([asdict(entry) for entry in found])
+        return
+    table = Table("toolchain", "what it is for", "state", "Python", "versions", "MB")
+    for entry in found:
+        shown = ", ".join(
+            f"{key} {(entry.versions or {})[key]}"
+            for key in ("paddle2onnx", "paddlepaddle", "onnx")
+            if key in (entry.versions or {})
+        )
+        size = "" if entry.size_bytes is None else f"{entry.size_bytes / 1e6:.0f}"
+        table.add_row(entry.name, entry.title, entry.problem or "ok", entry.python, shown, size)
+    stdout.print(table)
+
+
+@toolchain.command("remove")
+def toolchain_remove(
+    name: Annotated[str, typer.Argument(help="pdmodel or pir.")], data_dir: DataDir = None, config: Config = None
+) -> None:
+    """Deletes a toolchain's environment."""
+    runtime = _settings(config, data_dir=data_dir).runtime
+    from docvino.toolchain import remove
+
+    _note(f"removed {remove(name, runtime)}")
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the command line and exits with its code: an error is one line with the cause and one with the fix."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -484,6 +570,44 @@ def _settings(config: Path | None, **flags: Any) -> Settings:
     default = default_config_file()
     file = config if config is not None else default if default.is_file() else None
     return resolve(flags, environ=os.environ, config_file=file)
+
+
+def _is_own_model(name: str, out: Path | None) -> bool:
+    """An existing path; a folder that happens to be called like a model of ours is meant only with -o."""
+    from docvino.specs import MODELS, PRESETS
+
+    return Path(name).exists() and (out is not None or (name not in MODELS and name not in PRESETS))
+
+
+def _convert_own(
+    name: str,
+    out: Path | None,
+    runtime: RuntimeConfig,
+    road: str | None,
+    opset: int | None,
+    input_shapes: Sequence[str],
+    image: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    if out is None:
+        raise ConfigError(f"{name} is a file or folder of your own: where to?", fix="name a folder with -o")
+    from docvino.convert.paddle import Wish, convert_path, parse_shape, summary
+
+    wish = Wish(road, opset, dict(parse_shape(text) for text in input_shapes), image)
+    outcomes = convert_path(Path(name), out, wish, runtime, report=_note)
+    if as_json:
+        _print_json([asdict(outcome) for outcome in outcomes])
+    for line in summary(outcomes):
+        _note(line)
+    for outcome in outcomes:
+        for warning in outcome.warnings:
+            _note(f"{outcome.name}: warning: {warning}")
+    failed = [outcome for outcome in outcomes if outcome.problem is not None]
+    for outcome in failed:
+        _complain(f"{outcome.name}: {outcome.problem}", outcome.fix)
+    if failed:
+        raise typer.Exit(EXIT_PARTLY_DONE if len(failed) < len(outcomes) else failed[0].exit_code)
 
 
 def _parse_to_stdout(argument: str, settings: Settings, *, as_json: bool) -> None:

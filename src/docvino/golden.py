@@ -26,7 +26,14 @@ from numpy.typing import NDArray
 from docvino.codec import detection, layout, orientation, recognition, table
 from docvino.document import Box, Structure, polygon_box
 from docvino.errors import BundleError, VerifyError
-from docvino.specs.model import DetectionFacts, LayoutFacts, ModelSpec, RecognitionFacts, TableFacts
+from docvino.specs.model import (
+    DetectionFacts,
+    LayoutFacts,
+    LineOrientationFacts,
+    ModelSpec,
+    RecognitionFacts,
+    TableFacts,
+)
 
 Tensors = Mapping[str, NDArray[np.float32]]
 
@@ -123,6 +130,8 @@ def prepare(spec: ModelSpec[Any], images: Sequence[NDArray[np.uint8]]) -> dict[s
         return {name: layout.prepare(first, facts)}
     if isinstance(facts, TableFacts):
         return {name: table.prepare(first, facts)}
+    if isinstance(facts, LineOrientationFacts):
+        return {name: orientation.prepare_lines(images, facts)}
     return {name: orientation.prepare(first, facts)}
 
 
@@ -148,6 +157,8 @@ def interpret(
         return tuple(Item(region.label, region.score, region.box) for region in regions)
     if isinstance(facts, TableFacts):
         return _table_items(table.decode(tensors[0][0], tensors[1][0], width, height, facts))
+    if isinstance(facts, LineOrientationFacts):
+        return tuple(Item(str(angle), score) for angle, score in orientation.decode_lines(tensors[0], facts))
     angle, score = orientation.decode(tensors[0], facts)[0]
     return (Item(str(angle), score),)
 

@@ -9,12 +9,16 @@ from pathlib import Path
 import docvino
 
 PACKAGE = Path(docvino.__file__).parent
+# Run by path in the toolchains' own environments, where Paddle and ONNX are; docvino imports none of them.
+ELSEWHERE = PACKAGE / "convert" / "paddle_scripts"
 
 LAYERS = (
     {"errors", "document"},
     {"settings", "specs"},
-    {"codec", "text", "render", "bundle", "inputs", "device", "golden", "download"},
-    {"fetch", "hub", "archive", "convert", "runtime", "verify"},
+    {"codec", "text", "render", "bundle", "inputs", "device", "golden", "download", "process"},
+    {"fetch", "hub", "archive"},
+    {"toolchain"},
+    {"convert", "runtime", "verify"},
     {"parser"},
     {"api", "batch", "demo", "doctor"},
     {"cli"},
@@ -48,7 +52,7 @@ OWNERS = {
 def modules() -> Iterator[tuple[str, Path]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        if parts != ("__init__",):
+        if parts != ("__init__",) and ELSEWHERE not in path.parents:
             yield parts[0], path
 
 
@@ -98,3 +102,10 @@ def test_each_heavy_stack_is_imported_only_by_its_owners() -> None:
 
 def test_no_module_is_longer_than_800_lines() -> None:
     assert [path.name for _, path in modules() if len(path.read_text(encoding="utf-8").splitlines()) > 800] == []
+
+
+def test_the_scripts_for_toolchains_import_nothing_of_docvino_and_nobody_imports_them() -> None:
+    scripts = sorted(ELSEWHERE.glob("*.py"))
+    assert len(scripts) == 5
+    assert [name for path in scripts for name in imported(path) if name.startswith("docvino")] == []
+    assert [path.name for _, path in modules() if any("paddle_scripts" in name for name in imported(path))] == []

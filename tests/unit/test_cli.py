@@ -15,6 +15,9 @@ from PIL import Image
 
 import docvino
 from docvino import cli
+from docvino.settings import RuntimeConfig
+from protobuf import message
+from toolchains import pretend
 
 
 class Said(NamedTuple):
@@ -263,3 +266,88 @@ def test_a_traceback_is_shown_with_debug_only(tmp_path: Path) -> None:
 
 def test_debug_does_not_change_the_exit_code(tmp_path: Path) -> None:
     assert run_module("--debug", "parse", str(tmp_path / "nowhere.png")).returncode == 6
+
+
+# ---- model files of one's own, toolchains
+
+
+def test_a_model_file_of_ones_own_needs_a_place_to_go(docvino_: Runner, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    said = docvino_("convert", str(tmp_path / "model.onnx"))
+    assert said.code == 2
+    assert "name a folder with -o" in said.err
+
+
+def test_options_for_files_are_refused_for_a_model_of_ours(docvino_: Runner, tmp_path: Path) -> None:
+    for words in (["--road", "onnx"], ["--opset", "15"], ["--input-shape", "x=1"], ["-o", str(tmp_path)]):
+        said = docvino_("convert", "pp-ocr", *words)
+        assert said.code == 2
+        assert "there is no file or folder pp-ocr" in said.err
+
+
+def test_a_folder_that_is_called_like_a_model_of_ours_is_meant_only_with_o(
+    docvino_: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: list[str]
+) -> None:
+    (tmp_path / "pp-ocr").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "OpenVINO cannot read" in docvino_("convert", "pp-ocr", *data).err
+    assert "there is no model in pp-ocr" in docvino_("convert", "pp-ocr", "-o", "out", *data).err
+
+
+def test_a_model_file_that_cannot_be_converted_is_one_error_with_its_exit_code(
+    docvino_: Runner, tmp_path: Path, data: list[str]
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    said = docvino_("convert", str(tmp_path / "model.onnx"), "-o", str(tmp_path / "out"), "--json", *data)
+    assert said.code == 4
+    (outcome,) = json.loads(said.out)
+    assert (outcome["name"], outcome["exit_code"]) == ("model", 4)
+    assert "error: model: OpenVINO cannot read model.onnx" in said.err
+
+
+def test_some_of_several_models_done_is_exit_code_8(docvino_: Runner, tmp_path: Path, data: list[str]) -> None:
+    relu = tmp_path / "models" / "relu.onnx"
+    relu.parent.mkdir()
+    port = [message((1, name), (2, message((1, message((1, 1), (2, message((1, message((1, 3)))))))))) for name in "xy"]
+    graph = message((1, message((1, "x"), (2, "y"), (4, "Relu"))), (2, "g"), (11, port[0]), (12, port[1]))
+    relu.write_bytes(message((1, 8), (7, graph), (8, message((1, ""), (2, 15)))))
+    (relu.parent / "bad.onnx").write_bytes(b"no model")
+    said = docvino_("convert", str(relu.parent), "-o", str(tmp_path / "out"), *data)
+    assert said.code == 8
+    assert "relu: onnx by onnx" in said.err
+    assert "error: bad: " in said.err
+
+
+def test_toolchains_are_listed_and_what_is_not_there_cannot_be_removed(docvino_: Runner, data: list[str]) -> None:
+    listed = docvino_("toolchain", "list", "--json", *data)
+    assert listed.code == 0
+    assert {entry["name"]: entry["problem"] for entry in json.loads(listed.out)} == {
+        "pdmodel": "not installed",
+        "pir": "not installed",
+    }
+    assert "not installed" in docvino_("toolchain", "list", *data).out
+    removed = docvino_("toolchain", "remove", "pir", *data)
+    assert (removed.code, "toolchain pir is not installed" in removed.err) == (2, True)
+
+
+def test_an_installed_toolchain_is_kept_listed_and_removed(docvino_: Runner, data: list[str], tmp_path: Path) -> None:
+    pretend("pdmodel", RuntimeConfig(data_dir=tmp_path / "data"))
+    assert "pdmodel: 127 MB, installed in 12 s" in docvino_("toolchain", "install", "pdmodel", *data).err
+    assert "paddle2onnx 1.2.3" in docvino_("toolchain", "list", *data).out
+    assert docvino_("toolchain", "remove", "pdmodel", *data).code == 0
+
+
+def test_a_toolchain_is_not_installed_offline(docvino_: Runner, data: list[str]) -> None:
+    said = docvino_("toolchain", "install", "pir", "--offline", *data)
+    assert (said.code, "must not be used" in said.err) == (4, True)
+
+
+def test_inspect_warns_of_dynamic_shapes_on_the_error_stream(docvino_: Runner, tmp_path: Path) -> None:
+    dimensions = message((1, message((2, "n"))), (1, message((1, 3))))
+    port = [message((1, name), (2, message((1, message((1, 1), (2, dimensions)))))) for name in "xy"]
+    graph = message((1, message((1, "x"), (2, "y"), (4, "Relu"))), (2, "g"), (11, port[0]), (12, port[1]))
+    (tmp_path / "relu.onnx").write_bytes(message((1, 8), (7, graph), (8, message((1, ""), (2, 15)))))
+    said = docvino_("inspect", str(tmp_path / "relu.onnx"))
+    assert said.code == 0
+    assert "warning: input x has the dynamic shape [?,3]" in said.err
+    assert "warning" not in said.out

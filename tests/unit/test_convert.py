@@ -26,6 +26,7 @@ from docvino.settings import RuntimeConfig
 from docvino.specs.model import ModelSpec
 from docvino.specs.orientation import ORIENTATION
 from docvino.specs.pp_ocr import RECOGNITION
+from protobuf import message
 
 Weights = NDArray[np.float32]
 
@@ -395,26 +396,6 @@ def test_a_reader_whose_characters_do_not_fit_is_refused(
 # ---- looking into model files
 
 
-def message(*fields: tuple[int, int | str | bytes]) -> bytes:
-    """A protobuf message."""
-    encoded = b""
-    for number, value in fields:
-        if isinstance(value, int):
-            encoded += varint(number << 3) + varint(value)
-        else:
-            data = value.encode() if isinstance(value, str) else value
-            encoded += varint(number << 3 | 2) + varint(len(data)) + data
-    return encoded
-
-
-def varint(value: int) -> bytes:
-    encoded = b""
-    while value > 0x7F:
-        encoded += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return encoded + bytes([value])
-
-
 def onnx_relu() -> bytes:
     """An ONNX model y = relu(x), x float32 (?, 3), with one metadata entry."""
 
@@ -454,7 +435,8 @@ def test_an_ir_file_says_what_its_weights_are(tmp_path: Path) -> None:
     ("name", "content", "message_part"),
     [
         ("nowhere.onnx", None, "no file"),
-        ("model.pdmodel", b"x", "neither .onnx nor .xml"),
+        ("model.bin", b"x", "is not one of .onnx"),
+        ("model.pdmodel", b"x", "OpenVINO cannot read model.pdmodel"),
         ("model.onnx", b"no model", "OpenVINO cannot read model.onnx"),
         ("model.onnx", onnx_relu()[:-40], "OpenVINO cannot read model.onnx"),
     ],

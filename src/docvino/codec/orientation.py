@@ -1,16 +1,17 @@
-"""Page direction as a classification of the page's middle."""
+"""Direction of a page, as a classification of its middle, and of a single text line."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from docvino.codec.pixels import normalise
+from docvino.codec.pixels import normalise, resize, to_bgr
 from docvino.document import Rotation
-from docvino.specs.model import OrientationFacts
+from docvino.specs.model import LineOrientationFacts, OrientationFacts
 
 
 def prepare(pixels: NDArray[np.uint8], facts: OrientationFacts) -> NDArray[np.float32]:
@@ -34,3 +35,23 @@ def decode(scores: NDArray[np.float32], facts: OrientationFacts) -> list[tuple[R
     """Class scores float32 (1, 4) -> the clockwise turns the page may have had, each with its score, best first."""
     ranking = np.argsort(-scores[0], kind="stable")
     return [(facts.angles[index], float(scores[0, index])) for index in ranking]
+
+
+def prepare_lines(lines: Sequence[NDArray[np.uint8]], facts: LineOrientationFacts) -> NDArray[np.float32]:
+    """Line images uint8 (h, w, 3) RGB -> float32 (B, 3, 48, 192) BGR in -1..1; short lines are padded with 0, mid grey.
+
+    Source: resize_norm_img in PaddleOCR (tools/infer/predict_cls.py).
+    """
+    batch = np.zeros((len(lines), 3, facts.height_px, facts.width_px), np.float32)
+    for row, line in enumerate(lines):
+        height, width = line.shape[:2]
+        scaled = max(1, min(facts.width_px, math.ceil(facts.height_px * width / height)))
+        small = to_bgr(resize(line, scaled, facts.height_px))
+        batch[row, :, :, :scaled] = small.transpose(2, 0, 1) * np.float32(2 / 255.0) - np.float32(1)
+    return batch
+
+
+def decode_lines(scores: NDArray[np.float32], facts: LineOrientationFacts) -> list[tuple[int, float]]:
+    """Class scores float32 (B, 2) -> the turn of each line, 0 or 180 degrees, with its score [0, 1]."""
+    best = scores.argmax(axis=1)
+    return [(facts.angles[index], float(row[index])) for index, row in zip(best, scores, strict=True)]

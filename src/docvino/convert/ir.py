@@ -1,4 +1,4 @@
-"""ONNX or Paddle -> OpenVINO IR with fp32, fp16 or int8 weights, as a bundle whose numbers were compared."""
+"""ONNX or .pdmodel -> OpenVINO IR with fp32, fp16 or int8 weights, as a bundle whose numbers were compared."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def convert(
             count = compress_weights(model, spec.float_convolutions)
             report(f"{spec.name}: {count} weight tensors to int8, one scale per output channel")
         ov.save_model(model, workspace / GRAPH, compress_to_fp16=runtime.precision == "fp16")
-        characters = _dictionary(spec, model)
+        characters = _dictionary(spec, model, source.parent)
         if characters is not None:
             (workspace / CHARACTERS).write_bytes(characters.encode())
         (workspace / GOLDEN).write_bytes(golden.packaged_golden(spec.name))
@@ -177,16 +177,26 @@ def _read(spec: ModelSpec[Any], source: Path) -> ov.Model:
     return model
 
 
-def _dictionary(spec: ModelSpec[Any], model: ov.Model) -> str | None:
+def _dictionary(spec: ModelSpec[Any], model: ov.Model, folder: Path) -> str | None:
     if not isinstance(spec.facts, RecognitionFacts):
         return None
-    path = ["framework", spec.facts.dictionary_key]
-    if not model.has_rt_info(path):
-        raise ConvertError(
-            f"{spec.name} has no metadata entry {spec.facts.dictionary_key!r} with its characters",
-            fix=f"delete the file and run `docvino fetch {spec.name}`",
-        )
-    text = str(model.get_rt_info(path).value)
+    if spec.facts.dictionary_file is not None:
+        try:
+            # Bytes: no character of a dictionary is a line end, and none may change.
+            text = (folder / spec.facts.dictionary_file).read_bytes().decode().removesuffix("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConvertError(
+                f"{spec.name} lacks its dictionary {spec.facts.dictionary_file}",
+                fix=f"run `docvino fetch {spec.name}`",
+            ) from error
+    else:
+        path = ["framework", str(spec.facts.dictionary_key)]
+        if not model.has_rt_info(path):
+            raise ConvertError(
+                f"{spec.name} has no metadata entry {spec.facts.dictionary_key!r} with its characters",
+                fix=f"delete the file and run `docvino fetch {spec.name}`",
+            )
+        text = str(model.get_rt_info(path).value)
     # Class 0 is the blank and the last one the space; both are not in the dictionary.
     classes, wanted = len(text.split("\n")) + 2, spec.outputs[0].shape[-1]
     if classes != wanted:

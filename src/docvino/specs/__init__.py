@@ -7,13 +7,22 @@ from types import MappingProxyType
 from typing import Any
 
 from docvino.errors import ConfigError, nearest
-from docvino.specs import orientation, paddleocr_vl, picodet, pp_ocr, slanet
+from docvino.specs import orientation, paddleocr_vl, picodet, pp_ocr, pp_ocr_v4, slanet
 from docvino.specs.model import HubFolder, ModelSpec, Preset
 
 MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
     {
         spec.name: spec
-        for spec in (pp_ocr.DETECTION, pp_ocr.RECOGNITION, picodet.LAYOUT, orientation.ORIENTATION, slanet.TABLE)
+        for spec in (
+            pp_ocr.DETECTION,
+            pp_ocr.RECOGNITION,
+            picodet.LAYOUT,
+            orientation.ORIENTATION,
+            slanet.TABLE,
+            pp_ocr_v4.DETECTION,
+            pp_ocr_v4.RECOGNITION,
+            pp_ocr_v4.LINE_ORIENTATION,
+        )
     }
 )
 
@@ -33,6 +42,15 @@ PRESETS = MappingProxyType(
                 layout=picodet.LAYOUT,
                 detection=pp_ocr.DETECTION,
                 recognition=pp_ocr.RECOGNITION,
+                table=slanet.TABLE,
+            ),
+            Preset(
+                name="pp-ocrv4",
+                title="PP-OCRv4 mobile lines (Paddle format), PicoDet-CDLA layout, page orientation",
+                orientation=orientation.ORIENTATION,
+                layout=picodet.LAYOUT,
+                detection=pp_ocr_v4.DETECTION,
+                recognition=pp_ocr_v4.RECOGNITION,
                 table=slanet.TABLE,
             ),
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-Role = Literal["text-detection", "text-recognition", "layout", "orientation", "table-structure"]
+Role = Literal["text-detection", "text-recognition", "layout", "orientation", "line-orientation", "table-structure"]
 ImageNetMean = (0.485, 0.456, 0.406)
 ImageNetStd = (0.229, 0.224, 0.225)
 
@@ -117,13 +117,15 @@ class DetectionFacts:
 class RecognitionFacts:
     """Text recognition with CTC: line images of one height, blank at class 0, a space at the last class.
 
-    Pixels are scaled to -1..1, BGR. `dictionary_key` names the ONNX metadata entry with one character per line.
+    Pixels are scaled to -1..1, BGR. The dictionary, one character per line, is the ONNX metadata entry
+    `dictionary_key`, or the companion file `dictionary_file`.
     """
 
     height_px: int
     min_width_px: int
     max_width_px: int
-    dictionary_key: str
+    dictionary_key: str | None = None
+    dictionary_file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -173,8 +175,26 @@ class TableFacts:
     max_steps: int
 
 
-Facts = DetectionFacts | RecognitionFacts | LayoutFacts | OrientationFacts | TableFacts
-F = TypeVar("F", DetectionFacts, RecognitionFacts, LayoutFacts, OrientationFacts, TableFacts, covariant=True)
+@dataclass(frozen=True)
+class LineOrientationFacts:
+    """Direction of one text line: height fixed, width up to `width_px` and padded, pixels -1..1, BGR."""
+
+    height_px: int
+    width_px: int
+    angles: tuple[Literal[0, 180], ...]
+
+
+Facts = DetectionFacts | RecognitionFacts | LayoutFacts | OrientationFacts | LineOrientationFacts | TableFacts
+F = TypeVar(
+    "F",
+    DetectionFacts,
+    RecognitionFacts,
+    LayoutFacts,
+    OrientationFacts,
+    LineOrientationFacts,
+    TableFacts,
+    covariant=True,
+)
 
 
 @dataclass(frozen=True)
