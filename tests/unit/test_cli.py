@@ -214,7 +214,7 @@ def test_an_unknown_format_is_a_usage_error_that_names_the_known_ones(
 def test_inspecting_what_is_no_model_is_a_model_error(docvino_: Runner, scan: str) -> None:
     said = docvino_("inspect", scan)
     assert said.code == 4
-    assert error_of(said)[0] == "scan.png is neither .onnx nor .xml"
+    assert error_of(said)[0] == "scan.png is not one of .onnx, .xml, .pdmodel or PIR .json"
 
 
 def test_the_list_of_models_says_what_is_fetched_and_converted(docvino_: Runner, data: list[str]) -> None:
@@ -223,7 +223,8 @@ def test_the_list_of_models_says_what_is_fetched_and_converted(docvino_: Runner,
     rows = json.loads(said.out)
     assert {row["model"] for row in rows} >= {"picodet-cdla", "pp-lcnet-orientation"}
     assert all(row["fetched"] is False and row["converted"] == [] for row in rows)
-    assert all(row["licence"] == "Apache-2.0" and row["presets"] == ["pp-ocr"] for row in rows)
+    assert all(row["licence"] == "Apache-2.0" and set(row["presets"]) <= {"pp-ocr", "pp-ocrv4"} for row in rows)
+    assert {row["model"] for row in rows if "pp-ocr" in row["presets"]} >= {"picodet-cdla", "pp-ocrv6-small-det"}
     assert "picodet-cdla" in docvino_("models", "list", *data).out
 
 
