@@ -85,7 +85,7 @@ RECOGNITION = ModelSpec(
     # Source: configs/rec/PP-OCRv4/ch_PP-OCRv4_rec.yml in PaddleOCR 2.7 (RecResizeImg 3 x 48 x 320, dictionary
     # ppocr_keys_v1.txt, use_space_char). Widths up to 3200 as for PP-OCRv6.
     facts=RecognitionFacts(height_px=48, min_width_px=320, max_width_px=3200, dictionary_file="ppocr_keys_v1.txt"),
-    # Source: measured 2026-11-30 on a CPU (1.8e-5, 0.022 at fp32, fp16). At int8 (0.40) a blank is read after the end
+    # Source: measured 2026-11-30 on a CPU (1.8e-5, 0.022 at fp32, fp16). At int8 (0.40) it reads a blank after the end
     # of the golden line: such a conversion is refused.
     tolerances={"fp32": 1e-3, "fp16": 0.05, "bf16": 0.3, "int8": 0.5},
 )
@@ -112,6 +112,6 @@ LINE_ORIENTATION = ModelSpec(
     outputs=(TensorContract("softmax_0.tmp_0", (-1, 2)),),
     # Source: configs/cls/cls_mv3.yml in PaddleOCR 2.7 (image shape 3 x 48 x 192, labels 0 and 180).
     facts=LineOrientationFacts(height_px=48, width_px=192, angles=(0, 180)),
-    # Source: measured 2026-11-30 on a CPU (1.1e-11, 1.6e-9, 3.6e-7 at fp32, fp16, int8; it is sure of its case).
+    # Source: measured 2026-11-30 on a CPU (1.1e-11, 1.6e-9, 3.6e-7 at fp32, fp16, int8: it is sure of these lines).
     tolerances={"fp32": 1e-3, "fp16": 0.02, "bf16": 0.1, "int8": 0.1},
 )
