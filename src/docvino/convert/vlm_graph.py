@@ -370,6 +370,7 @@ def _const(values: Any, kind: Any = np.float32) -> ov.Node:
 def _input(name: str, shape: list[int], kind: ov.Type) -> ov.Node:
     node = ops.parameter(ov.PartialShape(shape), kind, name)
     node.output(0).get_tensor().set_names({name})
+    node.set_friendly_name(name)  # the paged transformation goes by this name, the runtime by the other
     return node
 
 
