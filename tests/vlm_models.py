@@ -1,4 +1,4 @@
-"""Small PaddleOCR-VL folders for tests: the recorded tiny one, the reading model, and tokenizers of one character each."""
+"""Small PaddleOCR-VL folders for tests: the recorded tiny one, the reading model, and tokenizers of characters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,15 @@ def tiny_tokens() -> tuple[str, ...]:
     steering = ("<unk>", "<s>", vlm.END, "<pad>", vlm.IMAGE, vlm.IMAGE_START, vlm.IMAGE_END, vlm.BEGIN)
     places = tuple(f"<|LOC_{place}|>" for place in range(0, 1001, 40))
     letters = tuple(map(chr, range(32, 127)))
-    return (*steering, *vlm.TABLE_TAGS, *places, *vlm.LOCATION_MARKS, "\n", *letters, *"文档识别表格公式图章检测中英数字，。")[:168]
+    return (
+        *steering,
+        *vlm.TABLE_TAGS,
+        *places,
+        *vlm.LOCATION_MARKS,
+        "\n",
+        *letters,
+        *"文档识别表格公式图章检测中英数字，。",
+    )[:168]
 
 
 def copy_of_tiny(folder: Path) -> Path:

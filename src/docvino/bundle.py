@@ -166,21 +166,23 @@ def bundle_folder(data_dir: Path, spec: str, precision: str) -> Path:
     return data_dir / "bundles" / f"{spec}-{precision}"
 
 
-def open_bundle(folder: Path) -> Bundle:
+def open_bundle(folder: Path, *, name: str | None = None) -> Bundle:
     """Reads and checks the manifest of a model with one graph; `check_files` is left to verification.
+
+    name   what the folder is going to be called, while it is still being made
 
     Raises: BundleError when the folder is missing, has no manifest, or was made by another manifest version.
     """
-    manifest, digest = _read_manifest(folder, Manifest)
+    manifest, digest = _read_manifest(folder, Manifest, name or folder.name)
     return Bundle(folder, manifest, digest)
 
 
-def open_vlm_bundle(folder: Path) -> VlmBundle:
+def open_vlm_bundle(folder: Path, *, name: str | None = None) -> VlmBundle:
     """Reads and checks the manifest and the facts of a vision-language model.
 
     Raises: as `open_bundle`.
     """
-    manifest, digest = _read_manifest(folder, VlmManifest)
+    manifest, digest = _read_manifest(folder, VlmManifest, name or folder.name)
     try:
         facts = VlmFacts.model_validate_json((folder / FACTS).read_bytes())
     except (OSError, ValidationError) as error:
@@ -197,8 +199,8 @@ def is_vlm_bundle(folder: Path) -> bool:
     return isinstance(manifest, dict) and manifest.get("kind") == "vlm"
 
 
-def _read_manifest(folder: Path, kind: type[K]) -> tuple[K, str]:
-    spec, _, precision = folder.name.rpartition("-")
+def _read_manifest(folder: Path, kind: type[K], name: str) -> tuple[K, str]:
+    spec, _, precision = name.rpartition("-")
     again = f"docvino fetch {spec} && docvino convert {spec} --precision {precision}"
     try:
         raw = (folder / MANIFEST).read_bytes()
@@ -207,17 +209,17 @@ def _read_manifest(folder: Path, kind: type[K]) -> tuple[K, str]:
     try:
         manifest = kind.model_validate_json(raw)
     except ValidationError as error:
-        raise BundleError(f"{folder.name}/{MANIFEST} is damaged or of another version", fix=again) from error
+        raise BundleError(f"{name}/{MANIFEST} is damaged or of another version", fix=again) from error
     if manifest.manifest_version != MANIFEST_VERSION:
         raise BundleError(
-            f"{folder.name} has manifest version {manifest.manifest_version}, this docvino reads {MANIFEST_VERSION}",
+            f"{name} has manifest version {manifest.manifest_version}, this docvino reads {MANIFEST_VERSION}",
             fix=again,
         )
-    if folder.name != f"{manifest.spec}-{manifest.precision}":
-        raise BundleError(f"{folder.name} holds {manifest.spec} at {manifest.precision}", fix=again)
-    missing = [name for name in manifest.files if not (folder / name).is_file()]
+    if name != f"{manifest.spec}-{manifest.precision}":
+        raise BundleError(f"{name} holds {manifest.spec} at {manifest.precision}", fix=again)
+    missing = [file for file in manifest.files if not (folder / file).is_file()]
     if missing:
-        raise BundleError(f"{folder.name} lacks {', '.join(missing)}", fix=again)
+        raise BundleError(f"{name} lacks {', '.join(missing)}", fix=again)
     return manifest, hashlib.sha256(raw).hexdigest()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,10 @@ from docvino.codec.prompt import Tokenizer, build_prompt
 from docvino.codec.vlm import prepare, raster_order
 from docvino.convert.vlm_facts import TOKENIZER, read_facts
 from docvino.document import Task
-from docvino.errors import ConvertError, MissingExtraError
+from docvino.errors import ConfigError, ConvertError, MissingExtraError, nearest
 from docvino.golden_vlm import KEPT_LOGITS, Outputs, VlmCase, keep, sample_image, save_case
+from docvino.inputs import open_document, read_source
+from docvino.settings import ParseOptions
 from docvino.specs import vlm
 from docvino.specs.vlm import VlmFacts
 
@@ -62,6 +64,21 @@ def record(
     )
     save_case(out, case)
     return case
+
+
+def record_file(folder: Path, out: Path, image: Path | None, task: str, steps: int) -> VlmCase:
+    """`record` with a picture's file and a task's name, as a person gives them.
+
+    Raises: as `record`; InputError for a picture that cannot be read, ConfigError for an unknown task.
+    """
+    tasks: tuple[Task, ...] = get_args(Task)
+    if task not in tasks:
+        raise ConfigError(f"unknown task {task!r}", fix=nearest(task, tasks))
+    pixels = None
+    if image is not None:
+        with open_document(*read_source(str(image)), ParseOptions()) as document:
+            pixels = document.page(0).pixels
+    return record(folder, out, image=pixels, task=next(known for known in tasks if known == task), steps=steps)
 
 
 def run(model: Any, facts: VlmFacts, tokenizer: Tokenizer, image: NDArray[np.uint8], task: Task, steps: int) -> Outputs:

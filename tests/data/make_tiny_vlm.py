@@ -1,6 +1,6 @@
 """Writes tests/data/tiny-vlm and its golden case anew. Needs the extra `reference`; run it from the project's root:
 
-    python tests/data/make_tiny_vlm.py
+python tests/data/make_tiny_vlm.py
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from vlm_models import TINY, TINY_CASE, character_tokenizer, tiny_tokens
-
 from docvino.reference import make_random, record
+from vlm_models import TINY, TINY_CASE, character_tokenizer, tiny_tokens
 
 # Nothing is as in the published model, so that no size can be taken for another.
 TEXT = {
@@ -36,8 +35,6 @@ VISION = {
 
 if __name__ == "__main__":
     shutil.rmtree(TINY, ignore_errors=True)
-    make_random(
-        TINY, character_tokenizer(tiny_tokens()), text=TEXT, vision=VISION, budget=(9_408, 50_176), seed=3
-    )
+    make_random(TINY, character_tokenizer(tiny_tokens()), text=TEXT, vision=VISION, budget=(9_408, 50_176), seed=3)
     case = record(TINY, TINY_CASE, steps=48)
     sys.stdout.write(f"{len(set(case.outputs.tokens))} different tokens of {len(case.outputs.tokens)}: {case.text!r}\n")
