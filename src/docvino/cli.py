@@ -504,25 +504,23 @@ def _print_verified_vlm(checked: VlmVerification, *, as_json: bool) -> None:
     if as_json:
         _print_json([asdict(checked)])
         return
-    table = Table("model", "part", "weights", "device", "arithmetic", "max diff", "relative", "allowed", "verdict")
+    table = Table("part", "max diff", "relative", "allowed", "verdict")
     for part in checked.parts:
         good = checked.allowed is not None and part.relative <= checked.allowed
         table.add_row(
-            checked.spec,
             part.part,
-            checked.precision,
-            checked.device,
-            checked.execution,
             _number(part.max_abs_diff),
             _number(part.relative),
             _number(checked.allowed),
             "[green]same numbers[/]" if good else "[red]wrong[/]",
         )
     stdout.print(table)
-    stdout.print(
-        f"{checked.equal_tokens} of {checked.tokens} tokens as {checked.reference}, OpenVINO {checked.openvino}",
-        markup=False,
-    )
+    lines = [
+        f"{checked.spec}: {checked.precision} weights, {checked.execution} arithmetic, {checked.device}",
+        f"{checked.equal_tokens} of {checked.tokens} tokens as {checked.reference}",
+        f"OpenVINO {checked.openvino}",
+    ]
+    stdout.print("\n".join(lines), markup=False)
 
 
 def _parse_to_stdout(argument: str, settings: Settings, *, as_json: bool) -> None:

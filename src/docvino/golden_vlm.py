@@ -35,8 +35,10 @@ from docvino.stateful import StatefulReader
 Floats = NDArray[np.float32]
 
 # Largest distance of an output from the recorded one, as a share of the recorded one's length (Euclidean), by the
-# coarsest format in use. Measured on models of three sizes with random weights, where errors are worst, with room.
-LIMITS = {"fp32": 1e-4, "fp16": 0.02, "bf16": 0.1, "int8": 0.2, "int4": 0.6}
+# coarsest format in use; outputs that have nothing to do with each other are 1.4 apart. Rounding errors grow from layer
+# to layer, most in a deep model with random weights: the limits leave room for that, and tell wrong graphs from right
+# ones, not good weights from bad ones.
+LIMITS = {"fp32": 1e-4, "fp16": 0.02, "bf16": 0.25, "int8": 0.5, "int4": 0.9}
 EXACT_FORMATS = frozenset({"fp32"})  # in which every token must be the recorded one
 KEPT_VALUES = 4096  # of each graph's output; all when it is smaller
 KEPT_LOGITS = 512  # of each step

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     import torch
 
 STEPS = 32
-# How far random weights are widened, by name: with the usual start every step would say the same token.
-_WIDENED = 3.0
+SPREAD = 3.0  # of random matrices, as a multiple of the usual start: with that one every step would say the same token
 _HEAD_SPREAD = 0.05
 
 
@@ -131,6 +130,7 @@ def make_random(
     vision: dict[str, Any],
     tied: bool = False,
     budget: tuple[int, int] = (112_896, 1_003_520),
+    spread: float = SPREAD,
     seed: int = 0,
 ) -> None:
     """Writes a folder as it would come from a hub, with random bfloat16 weights, for tests and measurements.
@@ -138,6 +138,7 @@ def make_random(
     tokenizer      content of its tokenizer.json
     text, vision   sizes by the names of transformers' configs; what is not named has its published size
     budget         fewest and most pixels of a crop
+    spread         how far weights are spread; deep models need less, or every rounding error grows to a full one
     """
     torch_, transformers = _stack()
     ids = {entry["content"]: entry["id"] for entry in json.loads(tokenizer)["added_tokens"]}
@@ -153,7 +154,7 @@ def make_random(
     model = transformers.PaddleOCRVLForConditionalGeneration(config).eval()
     with torch_.no_grad():
         for name, parameter in model.named_parameters():
-            _widen(name, parameter)
+            _widen(name, parameter, spread)
         if not tied:
             model.lm_head.weight.normal_(0, _HEAD_SPREAD)
     folder.mkdir(parents=True, exist_ok=True)
@@ -179,11 +180,11 @@ def make_random(
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=2), encoding="utf-8")
 
 
-def _widen(name: str, parameter: torch.Tensor) -> None:
+def _widen(name: str, parameter: torch.Tensor, spread: float) -> None:
     if parameter.ndim == 2 and ("layers" in name or "projector" in name):
-        parameter.mul_(_WIDENED)
+        parameter.mul_(spread)
     elif "embed_tokens" in name:
-        parameter.mul_(_WIDENED**2)
+        parameter.mul_(spread**2)
     elif name.endswith("bias"):
         parameter.normal_(0, 0.02)
     elif parameter.ndim == 1 and "norm" in name:

@@ -20,8 +20,8 @@ LAYERS = (
     {"cli"},
     {"__main__"},
 )
-# Rooms of one layer that may look at each other: codec is what golden cases are made and judged with, and what the plain
-# loop of a vision-language model is made of; reference reads a model's facts as its conversion does.
+# Rooms of one layer that may look at each other: codec is what golden cases are made and judged with, and what the
+# plain loop of a vision-language model is made of; reference reads a model's facts as its conversion does.
 SIBLINGS = {
     ("golden", "codec"),
     ("golden_vlm", "codec"),

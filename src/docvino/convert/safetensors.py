@@ -117,7 +117,9 @@ class Weights:
         raw = np.frombuffer(self._maps[entry.shard], np.uint8, entry.end - entry.begin, entry.begin)
         values: NDArray[np.float32]
         if entry.dtype == "BF16":  # the upper half of a float32
-            values = (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
+            wide = raw.view("<u2").astype(np.uint32)
+            wide <<= 16
+            values = wide.view(np.float32)
         else:
             values = raw.view("<f2" if entry.dtype == "F16" else "<f4").astype(np.float32, copy=False)
         # A sum is not finite when any term is not: no mask of the tensor's size is needed.
@@ -150,7 +152,7 @@ class Weights:
             raise ConvertError(f"cannot read {path.name}: {error.strerror}", fix=_AGAIN) from error
         self._maps.append(mapped)
         length = int.from_bytes(mapped[:8], "little")
-        if not 2 <= length <= _HEADER_LIMIT or mapped[8:9] != b"{":
+        if not 2 <= length <= _HEADER_LIMIT or mapped[8:9] not in (b"{", b""):
             raise ConvertError(f"{path.name} is not a safetensors file", fix="check that it was not renamed")
         if 8 + length > size:
             raise ConvertError(f"{path.name} is cut off inside its header", fix=_AGAIN)

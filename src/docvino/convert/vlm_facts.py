@@ -38,16 +38,15 @@ def read_facts(folder: Path) -> VlmFacts:
         )
     try:
         text, vision = _text(config), _vision(config)
-        budget, mean, std = _pixels(folder, vision)
+        style, pixels = _pixels(folder, vision)
     except (KeyError, TypeError, ValueError) as error:  # pydantic's errors are ValueErrors
         about = "; ".join(str(e["msg"]) for e in error.errors()) if isinstance(error, ValidationError) else repr(error)
         raise ConvertError(f"{CONFIG} or {PREPROCESSOR} lacks a value or has a bad one: {about}", fix=_AGAIN) from error
-    style = _prompt_style(folder, budget)
     return VlmFacts(
         prompt_style=style,
         vision=vision,
         text=text,
-        pixels=PixelFacts(mean=mean, std=std, budgets=_budgets(style, budget)),
+        pixels=pixels,
         tokens=_tokens(folder, config, text),
         max_new_tokens=min(vlm.MAX_NEW_TOKENS, text.max_positions),
     )
@@ -110,8 +109,8 @@ def _vision(config: Mapping[str, Any]) -> VisionFacts:
     )
 
 
-def _pixels(folder: Path, vision: VisionFacts) -> tuple[PixelBudget, Any, Any]:
-    """Area limits, mean and std of the preprocessor's file.
+def _pixels(folder: Path, vision: VisionFacts) -> tuple[PromptStyle, PixelFacts]:
+    """Area limits, mean and std of the preprocessor's file, and the version that the limits and the template tell.
 
     Differs: no defaults. Those of the classes upstream are CLIP's mean and std, and the model was not trained so.
     """
@@ -135,7 +134,9 @@ def _pixels(folder: Path, vision: VisionFacts) -> tuple[PixelBudget, Any, Any]:
     )
     if not vision.factor_px**2 <= budget.min_pixels <= budget.max_pixels:
         raise ValueError(f"pixel limits {budget.min_pixels}..{budget.max_pixels}")
-    return budget, tuple(values["image_mean"]), tuple(values["image_std"])
+    style = _prompt_style(folder, budget)
+    mean, std = tuple(values["image_mean"]), tuple(values["image_std"])
+    return style, PixelFacts(mean=mean, std=std, budgets=_budgets(style, budget))
 
 
 def _budgets(style: PromptStyle, own: PixelBudget) -> dict[Task, PixelBudget]:

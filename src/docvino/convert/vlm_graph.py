@@ -56,6 +56,7 @@ PROJECTOR_EPS = 1e-5  # of its norm. Source: the published modelling code; no co
 _TOWER = "visual.vision_model."
 _F16_MAX = float(np.finfo(np.float16).max)
 _GROUPS = (128, 64)  # sizes of int4 groups, best first; a narrower matrix gets int8
+_ROWS_AT_ONCE = 4096  # of a matrix that is quantised: an embedding table would need three copies of itself
 _HIDDEN = -65504.0  # added to the score of a place that must not be seen: the largest step f16 can take
 
 
@@ -242,7 +243,7 @@ def _matrix(values: NDArray[np.float32], form: Format) -> ov.Node:
     if form == "fp32":
         return _const(values)
     if form == "fp16":
-        if float(np.abs(values).max()) > _F16_MAX:
+        if max(float(values.max()), -float(values.min())) > _F16_MAX:
             raise ValueError("holds values beyond the range of fp16")
         stored = ops.convert(_const(values.astype(np.float16)), ov.Type.f32)
         stored.get_rt_info()["decompression_0"] = ""  # or OpenVINO would unpack it once and for all
@@ -262,8 +263,13 @@ def _matrix(values: NDArray[np.float32], form: Format) -> ov.Node:
 
 def quantise_rows(values: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
     """float32 (rows, columns) -> int8 in -127..127 and float16 scales (rows, 1), their product near the values."""
-    scale = _stored_scale(np.abs(values).max(axis=1, keepdims=True) / np.float32(127))
-    return np.clip(np.rint(values / scale.astype(np.float32)), -127, 127).astype(np.int8), scale
+    largest = np.maximum(values.max(axis=1, keepdims=True), -values.min(axis=1, keepdims=True))
+    scale = _stored_scale(largest / np.float32(127))
+    numbers = np.empty(values.shape, np.int8)
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        numbers[rows] = np.clip(np.rint(values[rows] / scale[rows].astype(np.float32)), -127, 127)
+    return numbers, scale
 
 
 def quantise_groups(values: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
