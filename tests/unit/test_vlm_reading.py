@@ -44,6 +44,7 @@ def have_fonts() -> bool:
 
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not READING_MODEL.is_dir(), reason=f"needs {READING_MODEL}"),
     pytest.mark.skipif(not have_fonts(), reason="needs the DejaVu typefaces"),
 ]
