@@ -5,6 +5,12 @@ characters.txt         text recognition only: one character per line, by class
 golden.npz             inputs and reference outputs (see `docvino.golden`)
 manifest.json          what it was made from, with what, and the sha256 of each file
 verify.json            what the last verification on this machine measured
+
+A vision-language model has three graphs instead of one, and further files:
+
+vision.xml, embed.xml, decoder.xml   each with its .bin
+tokenizer.json                       as it came with the weights
+facts.json                           sizes, pixel rules, token ids, prompts (see `docvino.specs.vlm`)
 """
 
 from __future__ import annotations
@@ -17,12 +23,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from docvino.errors import BundleError
 from docvino.settings import WeightPrecision
+from docvino.specs.vlm import VlmFacts
 
 MANIFEST_VERSION = 1
 GRAPH = "model.xml"
@@ -30,6 +37,9 @@ CHARACTERS = "characters.txt"
 GOLDEN = "golden.npz"
 MANIFEST = "manifest.json"
 VERIFICATION = "verify.json"
+TOKENIZER = "tokenizer.json"
+FACTS = "facts.json"
+VLM_PARTS = ("vision", "embed", "decoder")
 
 
 class Strict(BaseModel):
@@ -51,24 +61,70 @@ class Tensor(Strict):
     shape: str
 
 
-class Manifest(Strict):
+class CommonManifest(Strict):
+    """What every manifest says. `files` are sha256 sums by name."""
+
     manifest_version: int
     spec: str
     precision: WeightPrecision
-    source: SourcePin
     docvino: str
     openvino: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
     files: dict[str, str]
 
 
+class Manifest(CommonManifest):
+    source: SourcePin
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class GraphContract(Strict):
+    """One graph of several. `weights` are bytes of constants by stored format."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    weights: dict[str, int]
+
+
+class VlmManifest(CommonManifest):
+    """`sources` are sha256 sums of the files it was made from, `unused` the tensors in them that no graph needs."""
+
+    kind: Literal["vlm"]
+    sources: dict[str, str]
+    unused: tuple[str, ...]
+    graphs: dict[str, GraphContract]
+
+
+M = TypeVar("M", bound=CommonManifest, covariant=True)
+K = TypeVar("K", bound=CommonManifest)
+
+
 @dataclass(frozen=True)
-class Bundle:
+class Opened(Generic[M]):
+    """A bundle of either kind."""
+
     folder: Path
-    manifest: Manifest
+    manifest: M
     manifest_sha256: str
 
+    def check_files(self) -> None:
+        """Compares the sha256 of every file with the manifest.
+
+        Raises: BundleError that names the first file that is missing or differs.
+        """
+        for name, wanted in self.manifest.files.items():
+            path = self.folder / name
+            if not path.is_file():
+                raise BundleError(f"{self.folder.name} lacks {name}", fix=_convert_again(self.manifest))
+            if file_sha256(path) != wanted:
+                raise BundleError(
+                    f"{name} of {self.folder.name} is not the file that was converted (sha256 differs)",
+                    fix=_convert_again(self.manifest),
+                )
+
+
+@dataclass(frozen=True)
+class Bundle(Opened[Manifest]):
     @property
     def graph(self) -> Path:
         return self.folder / GRAPH
@@ -87,20 +143,23 @@ class Bundle:
         except OSError as error:
             raise BundleError(f"{self.folder.name} has no {CHARACTERS}", fix=_convert_again(self.manifest)) from error
 
-    def check_files(self) -> None:
-        """Compares the sha256 of every file with the manifest.
 
-        Raises: BundleError that names the first file that is missing or differs.
-        """
-        for name, wanted in self.manifest.files.items():
-            path = self.folder / name
-            if not path.is_file():
-                raise BundleError(f"{self.folder.name} lacks {name}", fix=_convert_again(self.manifest))
-            if file_sha256(path) != wanted:
-                raise BundleError(
-                    f"{name} of {self.folder.name} is not the file that was converted (sha256 differs)",
-                    fix=_convert_again(self.manifest),
-                )
+@dataclass(frozen=True)
+class VlmBundle(Opened[VlmManifest]):
+    """A vision-language model: its graphs are `part("vision")`, `part("embed")` and `part("decoder")`."""
+
+    facts: VlmFacts
+
+    def part(self, name: str) -> Path:
+        return self.folder / f"{name}.xml"
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.folder / TOKENIZER
+
+    @property
+    def golden(self) -> Path:
+        return self.folder / GOLDEN
 
 
 def bundle_folder(data_dir: Path, spec: str, precision: str) -> Path:
@@ -108,22 +167,47 @@ def bundle_folder(data_dir: Path, spec: str, precision: str) -> Path:
 
 
 def open_bundle(folder: Path, *, name: str | None = None) -> Bundle:
-    """Reads and checks the manifest; `check_files` is left to verification.
+    """Reads and checks the manifest of a model with one graph; `check_files` is left to verification.
 
     name   what the folder is going to be called, while it is still being made
 
     Raises: BundleError when the folder is missing, has no manifest, or was made by another manifest version.
     """
-    path = folder / MANIFEST
-    name = name or folder.name
+    manifest, digest = _read_manifest(folder, Manifest, name or folder.name)
+    return Bundle(folder, manifest, digest)
+
+
+def open_vlm_bundle(folder: Path, *, name: str | None = None) -> VlmBundle:
+    """Reads and checks the manifest and the facts of a vision-language model.
+
+    Raises: as `open_bundle`.
+    """
+    manifest, digest = _read_manifest(folder, VlmManifest, name or folder.name)
+    try:
+        facts = VlmFacts.model_validate_json((folder / FACTS).read_bytes())
+    except (OSError, ValidationError) as error:
+        raise BundleError(f"{folder.name}/{FACTS} is damaged", fix=_convert_again(manifest)) from error
+    return VlmBundle(folder, manifest, digest, facts)
+
+
+def is_vlm_bundle(folder: Path) -> bool:
+    """Whether the folder holds a vision-language model; what is wrong with it is for `open_vlm_bundle` to say."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("kind") == "vlm"
+
+
+def _read_manifest(folder: Path, kind: type[K], name: str) -> tuple[K, str]:
     spec, _, precision = name.rpartition("-")
     again = f"docvino fetch {spec} && docvino convert {spec} --precision {precision}"
     try:
-        raw = path.read_bytes()
+        raw = (folder / MANIFEST).read_bytes()
     except OSError as error:
         raise BundleError(f"model {spec} is not converted at {precision}", fix=again) from error
     try:
-        manifest = Manifest.model_validate_json(raw)
+        manifest = kind.model_validate_json(raw)
     except ValidationError as error:
         raise BundleError(f"{name}/{MANIFEST} is damaged or of another version", fix=again) from error
     if manifest.manifest_version != MANIFEST_VERSION:
@@ -136,15 +220,15 @@ def open_bundle(folder: Path, *, name: str | None = None) -> Bundle:
     missing = [file for file in manifest.files if not (folder / file).is_file()]
     if missing:
         raise BundleError(f"{name} lacks {', '.join(missing)}", fix=again)
-    return Bundle(folder, manifest, hashlib.sha256(raw).hexdigest())
+    return manifest, hashlib.sha256(raw).hexdigest()
 
 
-def list_bundles(data_dir: Path) -> list[Bundle | BundleError]:
+def list_bundles(data_dir: Path) -> list[Bundle | VlmBundle | BundleError]:
     """Every bundle under the data directory; one that cannot be opened is listed as its error."""
-    found: list[Bundle | BundleError] = []
+    found: list[Bundle | VlmBundle | BundleError] = []
     for folder in sorted((data_dir / "bundles").glob("[!.]*")):
         try:
-            found.append(open_bundle(folder))
+            found.append(open_vlm_bundle(folder) if is_vlm_bundle(folder) else open_bundle(folder))
         except BundleError as error:
             found.append(error)
     return found
@@ -196,5 +280,5 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _convert_again(manifest: Manifest) -> str:
+def _convert_again(manifest: CommonManifest) -> str:
     return f"docvino convert {manifest.spec} --precision {manifest.precision} --force"

@@ -25,6 +25,7 @@ from docvino.settings import RuntimeConfig, Settings, default_config_file, resol
 if TYPE_CHECKING:
     from docvino.batch import Batch, Outcome, Progress
     from docvino.hub import Progress as FetchProgress
+    from docvino.verify import VlmVerification
 
 app = typer.Typer(
     name="docvino",
@@ -49,7 +50,7 @@ FETCH_LINE_EVERY_S = 30.0  # where there is no terminal to draw a bar on
 
 Preset = Annotated[str | None, typer.Option(help="Set of models: pp-ocr.")]
 Device = Annotated[str | None, typer.Option(help="OpenVINO device: CPU, GPU, GPU.0, NPU. Default CPU.")]
-Precision = Annotated[str | None, typer.Option(help="Stored weights: fp32, fp16 or int8. Default fp32.")]
+Precision = Annotated[str | None, typer.Option(help="Stored weights: fp32, fp16, int8, int4. Default fp32.")]
 Execution = Annotated[str | None, typer.Option(help="Arithmetic on the device: f32, bf16 or f16. Default f32.")]
 DataDir = Annotated[Path | None, typer.Option(help="Where fetched and converted models live.")]
 CacheDir = Annotated[Path | None, typer.Option(help="Where compiled models are cached.")]
@@ -163,7 +164,7 @@ def fetch(
 @app.command()
 def convert(
     name: Annotated[
-        str, typer.Argument(help="A preset or one model of it; or a model file or folder of your own, with -o.")
+        str, typer.Argument(help="A preset or one model of it; or a model file or folder of your own.")
     ] = "pp-ocr",
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder for models from files of your own.")] = None,
     precision: Precision = None,
@@ -177,6 +178,13 @@ def convert(
     image: Annotated[
         Path | None, typer.Option(help="Picture or PDF for the comparison of numbers; else one is drawn.")
     ] = None,
+    called: Annotated[
+        str | None, typer.Option("--name", help="For a PaddleOCR-VL folder: the model's name. Default the folder's.")
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(help="For a PaddleOCR-VL folder: numbers of transformers (docvino reference) to compare with."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Convert again what is converted already.")] = False,
     data_dir: DataDir = None,
     config: Config = None,
@@ -186,17 +194,29 @@ def convert(
 
     A preset or a model of one: what was fetched, compared with recorded numbers. A file or folder of your own
     (.pdmodel, PIR inference.json, .onnx; several in subfolders): each into a folder under -o, compared with a second
-    engine.
+    engine. A folder with a PaddleOCR-VL model as a hub gives it (config.json, model.safetensors, tokenizer.json,
+    preprocessor_config.json): built without PyTorch, into the data folder.
     """
     runtime = _settings(config, precision=precision, data_dir=data_dir).runtime
+    paddle_only: dict[str, object] = {
+        "--out": out,
+        "--road": road,
+        "--opset": opset,
+        "--input-shape": input_shape,
+        "--image": image,
+    }
+    vlm_only: dict[str, object] = {"--name": called, "--reference": reference}
     if _is_own_model(name, out):
-        _convert_own(name, out, runtime, road, opset, input_shape or [], image, as_json=as_json)
+        from docvino.convert.kind import find_kind
+
+        if find_kind(Path(name)) == "paddleocr-vl":
+            _refuse(paddle_only, "files and folders with Paddle or ONNX models")
+            _convert_vlm(Path(name), called, reference, runtime, force=force, as_json=as_json)
+        else:
+            _refuse(vlm_only, "folders with a PaddleOCR-VL model")
+            _convert_own(name, out, runtime, road, opset, input_shape or [], image, as_json=as_json)
         return
-    if road or opset or input_shape or image or out:
-        raise ConfigError(
-            f"there is no file or folder {name}, and --out, --road, --opset, --input-shape and --image are for those",
-            fix="name a model file or its folder",
-        )
+    _refuse(paddle_only | vlm_only, f"models of your own, and there is no file or folder {name}")
     from docvino.convert.ir import Conversion, convert
     from docvino.fetch import source_path
     from docvino.specs import select_models
@@ -221,6 +241,21 @@ def convert(
 
 
 @app.command()
+def reference(
+    folder: Annotated[Path, typer.Argument(help="Folder of a PaddleOCR-VL model.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="File for the numbers, .npz.")],
+    image: Annotated[Path | None, typer.Option(help="Picture to read; else one is drawn.")] = None,
+    task: Annotated[str, typer.Option(help="ocr, table, formula, chart, seal or spotting.")] = "ocr",
+    steps: Annotated[int, typer.Option(min=1, help="Tokens to go on for.")] = 32,
+) -> None:
+    """Records what transformers computes with a model, for `docvino convert --reference`. Needs the extra reference."""
+    from docvino.reference import record_file
+
+    case = record_file(folder, out, image, task, steps)
+    _note(f"{len(case.outputs.tokens)} tokens of {case.engine} -> {out}")
+
+
+@app.command()
 def verify(
     name: Which = "pp-ocr",
     device: Device = None,
@@ -235,8 +270,16 @@ def verify(
     runtime = _settings(
         config, device=device, precision=precision, execution=execution, data_dir=data_dir, cache_dir=cache_dir
     ).runtime
+    from docvino.bundle import bundle_folder, is_vlm_bundle
+    from docvino.verify import raise_failures, verify_model, verify_vlm
+
+    folder = bundle_folder(runtime.data_dir, name, runtime.precision)
+    if is_vlm_bundle(folder):
+        checked = verify_vlm(folder, runtime)
+        _print_verified_vlm(checked, as_json=as_json)
+        raise_failures([checked])
+        return
     from docvino.specs import select_models
-    from docvino.verify import raise_failures, verify_model
 
     results = [verify_model(spec, runtime) for spec in select_models(name)]
     if as_json:
@@ -385,7 +428,7 @@ def schema() -> None:
 def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json = False) -> None:
     """Every known model: fetched or not, and the precisions it is converted at."""
     runtime = _settings(config, data_dir=data_dir).runtime
-    from docvino.bundle import Bundle, list_bundles
+    from docvino.bundle import Bundle, VlmBundle, list_bundles
     from docvino.fetch import source_path
     from docvino.hub import is_fetched
     from docvino.specs import FOLDERS, MODELS, PRESETS
@@ -415,6 +458,18 @@ def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json =
         }
         for folder in FOLDERS.values()
     ]
+    of_folders = [b.manifest for b in bundles if isinstance(b, VlmBundle)]
+    rows += [
+        {
+            "model": name,
+            "title": "vision-language model",
+            "presets": [],
+            "licence": "",
+            "fetched": None,
+            "converted": [manifest.precision for manifest in of_folders if manifest.spec == name],
+        }
+        for name in sorted({manifest.spec for manifest in of_folders})
+    ]
     if as_json:
         _print_json(rows)
         return
@@ -425,12 +480,12 @@ def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json =
             str(row["title"]),
             ", ".join(row["presets"]),  # type: ignore[arg-type]
             str(row["licence"]),
-            "yes" if row["fetched"] else "no",
+            {True: "yes", False: "no", None: ""}[row["fetched"]],  # type: ignore[index]
             ", ".join(row["converted"]) or "no",  # type: ignore[arg-type]
         )
     stdout.print(table)
     for damaged in bundles:
-        if not isinstance(damaged, Bundle):
+        if isinstance(damaged, DocvinoError):
             _note(f"damaged: {damaged}")
 
 
@@ -443,9 +498,10 @@ def models_path(
 ) -> None:
     """Prints the folder of a converted model."""
     for folder in _folders(name, precision, data_dir, config):
-        from docvino.bundle import open_bundle
+        from docvino.bundle import is_vlm_bundle, open_bundle, open_vlm_bundle
 
-        stdout.print(str(open_bundle(folder).folder), markup=False)
+        opened = open_vlm_bundle(folder) if is_vlm_bundle(folder) else open_bundle(folder)
+        stdout.print(str(opened.folder), markup=False)
 
 
 @models.command("export")
@@ -610,6 +666,61 @@ def _convert_own(
         raise typer.Exit(EXIT_PARTLY_DONE if len(failed) < len(outcomes) else failed[0].exit_code)
 
 
+def _refuse(given: dict[str, object], what_for: str) -> None:
+    """Raises: ConfigError that names the options which are given and do not apply."""
+    names = [name for name, value in given.items() if value]
+    if names:
+        raise ConfigError(
+            f"{', '.join(names)}: only for {what_for}", fix="leave it out, or name a model file or its folder"
+        )
+
+
+def _convert_vlm(
+    path: Path, called: str | None, reference: Path | None, runtime: RuntimeConfig, *, force: bool, as_json: bool
+) -> None:
+    from docvino.bundle import bundle_folder, is_vlm_bundle, open_vlm_bundle
+    from docvino.convert.vlm import convert_vlm, model_name
+
+    name = model_name(path) if called is None else called
+    folder = bundle_folder(runtime.data_dir, name, runtime.precision)
+    if not force and is_vlm_bundle(folder):
+        _note(f"{name}: {runtime.precision} is there (--force converts again)")
+        result = {"model": name, "folder": str(open_vlm_bundle(folder).folder)}
+    else:
+        done = convert_vlm(path, folder, runtime.precision, reference=reference, report=_note)
+        _note(f"{name}: {runtime.precision}, {done.size_bytes / 1e6:.1f} MB, {done.seconds:.1f} s -> {folder}")
+        result = {"model": name, "folder": str(folder)}
+        if done.comparison is not None:
+            result |= asdict(done.comparison)
+            tokens = f"{done.comparison.equal_tokens} of {done.comparison.tokens} tokens as the reference"
+            _note(f"{name}: {tokens}, allowed difference {done.comparison.allowed:.2g}")
+    if as_json:
+        _print_json([result])
+
+
+def _print_verified_vlm(checked: VlmVerification, *, as_json: bool) -> None:
+    if as_json:
+        _print_json([asdict(checked)])
+        return
+    table = Table("part", "max diff", "relative", "allowed", "verdict")
+    for part in checked.parts:
+        good = checked.allowed is not None and part.relative <= checked.allowed
+        table.add_row(
+            part.part,
+            _number(part.max_abs_diff),
+            _number(part.relative),
+            _number(checked.allowed),
+            "[green]same numbers[/]" if good else "[red]wrong[/]",
+        )
+    stdout.print(table)
+    lines = [
+        f"{checked.spec}: {checked.precision} weights, {checked.execution} arithmetic, {checked.device}",
+        f"{checked.equal_tokens} of {checked.tokens} tokens as {checked.reference}",
+        f"OpenVINO {checked.openvino}",
+    ]
+    stdout.print("\n".join(lines), markup=False)
+
+
 def _parse_to_stdout(argument: str, settings: Settings, *, as_json: bool) -> None:
     from docvino.parser import Parser, open_source
     from docvino.render.json import to_json
@@ -711,9 +822,12 @@ def _outcome_line(outcome: Outcome) -> None:
 
 def _folders(name: str, precision: str | None, data_dir: Path | None, config: Path | None) -> list[Path]:
     runtime = _settings(config, precision=precision, data_dir=data_dir).runtime
-    from docvino.bundle import bundle_folder
+    from docvino.bundle import bundle_folder, is_vlm_bundle
     from docvino.specs import select_models
 
+    folder = bundle_folder(runtime.data_dir, name, runtime.precision)
+    if is_vlm_bundle(folder):
+        return [folder]
     return [bundle_folder(runtime.data_dir, spec.name, runtime.precision) for spec in select_models(name)]
 
 

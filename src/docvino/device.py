@@ -91,7 +91,11 @@ class Model:
         queue.set_callback(self._collect)
         return queue
 
-    def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Tensors:
+    def reset_state(self) -> None:
+        """A model that remembers (a decoder with its keys and values) begins anew."""
+        self._request.reset_state()
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> Tensors:
         """One inference. The outputs are copies.
 
         Raises: InferenceError when the device fails or an output is not finite.
@@ -168,6 +172,26 @@ def compile_model(path: Path, spec: ModelSpec[Any], runtime: RuntimeConfig) -> M
     """
     device, name = check_device(runtime.device), spec.name
     slots = runtime.async_slots if spec.role == "text-recognition" else 1
+    return _compile(path, name, runtime, device, slots, {})
+
+
+def compile_part(path: Path, name: str, runtime: RuntimeConfig) -> Model:
+    """Compiles one graph of a vision-language model, with one request; a decoder keeps its state in it.
+
+    Keys and values are kept in the arithmetic's own format where the device lets one choose: a device's default may be
+    8 bits, and a comparison would judge that and not the graph.
+
+    Raises: as `compile_model`.
+    """
+    device = check_device(runtime.device)
+    supported = set(ov.Core().get_property(device, "SUPPORTED_PROPERTIES"))
+    kept = {"KV_CACHE_PRECISION": runtime.execution} if "KV_CACHE_PRECISION" in supported else {}
+    return _compile(path, name, runtime, device, 1, kept)
+
+
+def _compile(
+    path: Path, name: str, runtime: RuntimeConfig, device: str, slots: int, properties: Mapping[str, Any]
+) -> Model:
     core = ov.Core()
     try:
         model = core.read_model(path)
@@ -183,7 +207,7 @@ def compile_model(path: Path, spec: ModelSpec[Any], runtime: RuntimeConfig) -> M
         passes.register_pass(ConstantFolding())
         passes.run_passes(model)
     try:
-        compiled = core.compile_model(model, device, _properties(core, device, runtime, slots))
+        compiled = core.compile_model(model, device, {**_properties(core, device, runtime, slots), **properties})
     except RuntimeError as error:
         raise DeviceError(
             f"{device} does not take {name} at {runtime.execution}: {first_line(error)}",

@@ -27,7 +27,7 @@ else:
 
 HIDDEN = "(hidden)"  # what is shown in place of a password
 
-WeightPrecision = Literal["fp32", "fp16", "int8"]
+WeightPrecision = Literal["fp32", "fp16", "int8", "int4"]
 ExecutionPrecision = Literal["f32", "bf16", "f16"]
 HUBS = ("huggingface", "modelscope", "aistudio")
 
@@ -47,7 +47,9 @@ class RuntimeConfig(BaseModel):
 
     preset: str = Field("pp-ocr", description="which set of models reads the document")
     device: str = Field("CPU", description="OpenVINO device: CPU, GPU, GPU.0, GPU.1, NPU")
-    precision: WeightPrecision = Field("fp32", description="stored weights: fp32, fp16 or int8")
+    precision: WeightPrecision = Field(
+        "fp32", description="stored weights: fp32, fp16, int8 or, for vision-language models, int4"
+    )
     execution: ExecutionPrecision = Field("f32", description="arithmetic on the device: f32, bf16 or f16")
     async_slots: int = Field(2, ge=1, le=64, description="inference requests in flight for text lines")
     threads: int = Field(0, ge=0, le=1024, description="CPU threads for inference; 0 lets OpenVINO choose")

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-from docvino import golden
-from docvino.bundle import VERIFICATION, Bundle, bundle_folder, open_bundle, write_json
-from docvino.device import compile_model, openvino_version
+from docvino import golden, golden_vlm
+from docvino.bundle import (
+    VERIFICATION,
+    VLM_PARTS,
+    Bundle,
+    VlmBundle,
+    bundle_folder,
+    open_bundle,
+    open_vlm_bundle,
+    write_json,
+)
+from docvino.codec.prompt import Tokenizer
+from docvino.device import compile_model, compile_part, openvino_version
 from docvino.errors import DocvinoError, VerifyError
+from docvino.golden_vlm import PartDifference
 from docvino.settings import RuntimeConfig
 from docvino.specs.model import ModelSpec, RecognitionFacts
+from docvino.stateful import StatefulReader
 
 
 @dataclass(frozen=True)
@@ -30,6 +44,29 @@ class Verification:
     max_score_diff: float | None = None
     compile_ms: float | None = None
     infer_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class VlmVerification:
+    """How a vision-language model did on one device. `problem` is None when it passed.
+
+    parts     how far each graph was from the recorded numbers; `allowed` is the largest relative difference
+    """
+
+    spec: str
+    precision: str
+    device: str
+    execution: str
+    openvino: str
+    reference: str
+    problem: str | None
+    parts: tuple[PartDifference, ...] = ()
+    allowed: float | None = None
+    equal_tokens: int | None = None
+    tokens: int | None = None
+
+
+V = TypeVar("V", Verification, VlmVerification)
 
 
 def verify_model(spec: ModelSpec[Any], runtime: RuntimeConfig) -> Verification:
@@ -73,10 +110,42 @@ def verify_model(spec: ModelSpec[Any], runtime: RuntimeConfig) -> Verification:
     )
 
 
+def verify_vlm(folder: Path, runtime: RuntimeConfig) -> VlmVerification:
+    """Checks the files of a vision-language model by sha256 and runs its golden case on `runtime.device`.
+
+    One sequence at a time, through the graphs as they lie on disk. Writes the outcome to the bundle's verify.json.
+
+    Raises: BundleError when a file is not what the manifest says.
+    """
+    bundle = open_vlm_bundle(folder)
+    bundle.check_files()
+    case = golden_vlm.load_case(bundle.golden)
+    tokenizer = Tokenizer.open(bundle.tokenizer)
+    base: dict[str, Any] = {
+        "spec": bundle.manifest.spec,
+        "precision": bundle.manifest.precision,
+        "device": runtime.device,
+        "execution": runtime.execution,
+        "openvino": openvino_version(),
+        "reference": case.engine,
+    }
+    try:
+        vision, embed, decoder = (compile_part(bundle.part(part), part, runtime) for part in VLM_PARTS)
+        reader = StatefulReader(vision, embed, decoder, tokenizer, bundle.facts)
+        found = golden_vlm.run(reader, tokenizer, bundle.facts, case.image, case.task, follow=case.outputs.tokens)
+    except DocvinoError as error:
+        return _written(bundle, VlmVerification(**base, problem=str(error)))
+    formats = (bundle.manifest.precision, _FORMATS[decoder.execution_precision])
+    base["device"] = ", ".join(decoder.devices)
+    # asdict would turn the parts into dictionaries.
+    comparison = vars(golden_vlm.compare(case, found, formats))
+    return _written(bundle, VlmVerification(**base, **comparison))
+
+
 _FORMATS = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 
 
-def raise_failures(results: list[Verification]) -> None:
+def raise_failures(results: Sequence[Verification | VlmVerification]) -> None:
     """Raises: VerifyError that names the models whose answers are wrong."""
     failed = [f"{result.spec} ({result.problem})" for result in results if result.problem is not None]
     if failed:
@@ -86,7 +155,7 @@ def raise_failures(results: list[Verification]) -> None:
         )
 
 
-def _written(bundle: Bundle, result: Verification) -> Verification:
+def _written(bundle: Bundle | VlmBundle, result: V) -> V:
     path = bundle.folder / VERIFICATION
     try:
         write_json(path, [asdict(result)])

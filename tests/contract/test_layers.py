@@ -15,22 +15,43 @@ ELSEWHERE = PACKAGE / "convert" / "paddle_scripts"
 LAYERS = (
     {"errors", "document"},
     {"settings", "specs"},
-    {"codec", "text", "render", "bundle", "inputs", "device", "golden", "download", "process"},
+    {
+        "codec",
+        "text",
+        "render",
+        "bundle",
+        "inputs",
+        "device",
+        "golden",
+        "golden_vlm",
+        "stateful",
+        "download",
+        "process",
+    },
     {"fetch", "hub", "archive"},
     {"toolchain"},
-    {"convert", "runtime", "verify"},
+    {"convert", "runtime", "verify", "reference"},
     {"parser"},
     {"api", "batch", "demo", "doctor"},
     {"cli"},
     {"__main__"},
 )
-# Rooms of one layer that may look at each other: codec is what golden cases are made and judged with.
-SIBLINGS = {("golden", "codec")}
+# Rooms of one layer that may look at each other: codec is what golden cases are made and judged with, and what the
+# plain loop of a vision-language model is made of; reference reads a model's facts as its conversion does.
+SIBLINGS = {
+    ("golden", "codec"),
+    ("golden_vlm", "codec"),
+    ("golden_vlm", "stateful"),
+    ("stateful", "codec"),
+    ("reference", "convert"),
+}
 
 OWNERS = {
     "openvino": {"device", "convert"},
     "pypdfium2": {"inputs"},
-    "PIL": {"inputs", "demo"},
+    # codec resizes with Pillow what a model was trained on as Pillow resizes it; decoding stays with inputs.
+    "PIL": {"inputs", "demo", "codec"},
+    "tokenizers": {"codec"},
     "cv2": {"codec", "inputs", "batch"},
     "pyclipper": {"codec"},
     "http": {"download"},
@@ -40,8 +61,8 @@ OWNERS = {
     "tarfile": {"archive"},
     "typer": {"cli"},
     "rich": {"cli"},
-    "torch": set(),
-    "transformers": set(),
+    "torch": {"reference"},
+    "transformers": {"reference"},
     "onnx": set(),
     "onnxruntime": set(),
     "paddle": set(),

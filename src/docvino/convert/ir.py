@@ -32,7 +32,7 @@ from docvino.bundle import (
 )
 from docvino.convert.inspect import tensor
 from docvino.device import compile_model, first_line, openvino_version
-from docvino.errors import BundleError, ConvertError
+from docvino.errors import BundleError, ConfigError, ConvertError
 from docvino.settings import RuntimeConfig
 from docvino.specs.model import ModelSpec, RecognitionFacts
 
@@ -66,8 +66,11 @@ def convert(
     Returns the conversion, or the bundle that was already there. The comparison runs on the CPU at f32, so that it
     judges the file and not the device.
 
-    Raises: ConvertError when the graph cannot be read, misses its contract, or computes other numbers.
+    Raises: ConvertError when the graph cannot be read, misses its contract, or computes other numbers; ConfigError for
+    a precision that is not for models of one graph.
     """
+    if runtime.precision == "int4":
+        raise ConfigError(f"{spec.name} has no int4 form", fix="use int8; int4 is for vision-language models")
     folder = bundle_folder(runtime.data_dir, spec.name, runtime.precision)
     if not force and folder.exists():
         try:
