@@ -6,7 +6,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from docvino.cli import app, models, toolchain
+from docvino.cli import app
+from docvino.cli_models import models, toolchain
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 HEAD = """# Command line

