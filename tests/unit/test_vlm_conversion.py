@@ -415,15 +415,16 @@ def test_a_folder_is_converted_verified_found_and_removed_by_its_name(
 
 
 def test_a_folder_of_something_else_is_refused_with_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "convert", str(tmp_path))
+    (tmp_path / "empty").mkdir()
+    code, _, err = run(capsys, "convert", str(tmp_path / "empty"), "-o", str(tmp_path / "out"))
     assert code == 4
-    assert "holds no model" in err
+    assert "no model" in err
 
 
 def test_options_for_folders_are_refused_for_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "convert", "pp-ocr", "--name", "x", "--data-dir", str(tmp_path))
     assert code == 2
-    assert "are for folders" in err
+    assert "--name: only for models of your own" in err
 
 
 def test_models_of_one_graph_have_no_int4(tmp_path: Path) -> None:
