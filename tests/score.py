@@ -7,7 +7,7 @@ import unicodedata
 
 from rapidfuzz.distance import Levenshtein
 
-from docvino.document import Document
+from docvino.document import Document, Page
 
 _DASHES = re.compile("[\u2010-\u2015\u2212\u2e3a\u2e3b]+")
 
@@ -25,4 +25,12 @@ def cer(truth: str, found: str) -> float:
 
 def whole_text(document: Document) -> str:
     """All text of a document in reading order, running heads and feet included."""
-    return "\n".join(block.content for page in document.pages for block in page.blocks)
+    return "\n".join(page_text(page) for page in document.pages)
+
+
+def page_text(page: Page) -> str:
+    """The page's text without the tags of tables."""
+    return "\n".join(
+        "\n".join(cell.text for cell in block.cells) if block.format == "html" else block.content
+        for block in page.blocks
+    )

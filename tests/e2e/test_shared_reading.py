@@ -15,7 +15,7 @@ from docvino.errors import InputError
 from docvino.parser import Parser
 from docvino.render.markdown import to_markdown
 from docvino.settings import ParseOptions
-from score import cer, whole_text
+from score import cer, page_text, whole_text
 
 SYNTHETIC = FOLDER / "synthetic"
 THIRD_PARTY = FOLDER / "third_party"
@@ -42,8 +42,7 @@ def test_text_pages_have_at_most_three_errors_in_a_thousand_characters(parser: P
     for name, truth in text_pages().items():
         document = parser.parse(SYNTHETIC / name)
         for page in document.pages:
-            found = "\n".join(block.content for block in page.blocks)
-            rates[f"{name} {page.page_index}"] = cer(truth, found)
+            rates[f"{name} {page.page_index}"] = cer(truth, page_text(page))
     assert len(rates) >= 20
     assert statistics.mean(rates.values()) <= 0.003, rates
 
