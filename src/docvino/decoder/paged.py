@@ -73,6 +73,17 @@ def read_decoder(core: ov.Core, path: Path) -> ov.Model:
     return model
 
 
+def widths(model: ov.Model, path: Path) -> tuple[int, int]:
+    """Hidden size and vocabulary of a stateful decoder."""
+    embeddings = model.input("inputs_embeds").get_partial_shape()
+    logits = model.output(0).get_partial_shape()
+    if embeddings.rank.is_dynamic or embeddings[2].is_dynamic or logits.rank.is_dynamic or logits[2].is_dynamic:
+        raise BundleError(
+            f"{path.name} takes {embeddings} and gives {logits}", fix="convert the model again with --force"
+        )
+    return embeddings[2].get_length(), logits[2].get_length()
+
+
 def input_names(model: Any) -> set[str]:
     return {port.get_any_name() for port in model.inputs}
 
@@ -112,6 +123,8 @@ def to_paged(model: ov.Model) -> None:
     for reader in list(last[0].output(0).get_target_inputs()):
         reader.replace_source_output(chosen.output(0))
     model.add_parameters([wanted])
+    for port in model.inputs:
+        port.get_node().set_friendly_name(port.get_any_name())  # the pass looks for inputs by this name
     model.validate_nodes_and_infer_types()
     try:
         run_pass(model)
@@ -123,6 +136,12 @@ def to_paged(model: ov.Model) -> None:
         # The pass adds position_ids even where nothing reads them.
         if parameter.get_friendly_name() == "position_ids" and not parameter.output(0).get_target_inputs():
             model.remove_parameter(parameter)
+        elif parameter.get_friendly_name() in ("rotary_cos", "rotary_sin"):
+            # Every packed token is a batch of its own, one token long. Left open, that length would hide the number of
+            # heads from the device.
+            tables = parameter.get_partial_shape()
+            parameter.set_partial_shape(ov.PartialShape([-1, 1, 1, tables[3]]))
+    model.validate_nodes_and_infer_types()
     attentions = [node for node in model.get_ops() if node.get_type_name() == "PagedAttentionExtension"]
     for node in attentions:
         query = node.input_value(0).get_partial_shape()
@@ -291,6 +310,7 @@ class PagedDecoder:
         self.name, self._device = name, check_device(runtime.device)
         self._core = ov.Core()
         model = read_decoder(self._core, path)
+        self.hidden, self.vocabulary = widths(model, path)
         group = activation_group(model)
         to_paged(model)
         self._on_cpu = self._device.split(".", 1)[0] == "CPU"
@@ -303,8 +323,6 @@ class PagedDecoder:
         self._names = input_names(self._compiled)
         self._position_inputs = position_inputs(self._names)
         self._rotary = needed_rotary(self._position_inputs, rotary, name)
-        self.hidden = self._compiled.input("inputs_embeds").get_partial_shape()[-1].get_length()
-        self.vocabulary = self._compiled.output("logits").get_partial_shape()[-1].get_length()
         ports = cache_ports(self._compiled)
         self.kv_type = ports[-1].type_name
         self.block_tokens = block_tokens_of(ports)

@@ -23,6 +23,7 @@ from docvino.decoder.paged import (
     needed_rotary,
     position_inputs,
     read_decoder,
+    widths,
 )
 from docvino.device import check_device, first_line
 from docvino.errors import GenerationError, InferenceError
@@ -50,6 +51,7 @@ class StatefulDecoder:
         self.name, device = name, check_device(runtime.device)
         core = ov.Core()
         model = read_decoder(core, path)
+        self.hidden, self.vocabulary = widths(model, path)
         precision = settings.precision_on(device)
         properties = decoder_properties(core, device, runtime, precision, activation_group(model), cache=True)
         token_bytes = _token_bytes(model, _BYTES[precision])
@@ -60,8 +62,6 @@ class StatefulDecoder:
         names = input_names(self._compiled)
         self._position_inputs = position_inputs(names)
         self._rotary = needed_rotary(self._position_inputs, rotary, name)
-        self.hidden = self._compiled.input("inputs_embeds").get_partial_shape()[-1].get_length()
-        self.vocabulary = self._compiled.output("logits").get_partial_shape()[-1].get_length()
         self.block_tokens = _BLOCK_TOKENS
         self.block_bytes = _BLOCK_TOKENS * token_bytes
         self.num_blocks = blocks_of_budget(settings, self.block_bytes, self.block_tokens)

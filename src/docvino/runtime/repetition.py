@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from docvino.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class LoopGuard:
@@ -22,6 +24,13 @@ class LoopGuard:
     longest_period: int = 256
     min_repeats: int = 6
     min_tokens: int = 128
+
+    def __post_init__(self) -> None:
+        if self.longest_period < 1 or self.min_repeats < 2 or self.min_tokens < 2:
+            raise ConfigError(
+                f"a loop of {self.min_repeats} copies, {self.min_tokens} tokens, periods up to {self.longest_period}",
+                fix="a loop has 2 copies or more, 2 tokens or more, and a period of 1 or more",
+            )
 
 
 USUAL_LOOPS = LoopGuard()
