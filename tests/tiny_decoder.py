@@ -138,7 +138,7 @@ class FakeDecoder:
 
     def __init__(self, num_blocks: int, block_tokens: int, max_rows: int = 64, fail_at: int | None = None) -> None:
         self.num_blocks, self.block_tokens, self.max_rows = num_blocks, block_tokens, max_rows
-        self.cache = np.full((num_blocks, block_tokens), np.nan, np.float32)
+        self.cache = np.zeros((num_blocks, block_tokens), np.float32)
         self.calls: list[tuple[Phase, int, int]] = []  # phase, rows, tokens
         self.most_blocks = 0
         self._fail_at = fail_at
@@ -156,8 +156,9 @@ class FakeDecoder:
                 at = row.past + offset
                 self.cache[row.blocks[at // self.block_tokens], at % self.block_tokens] = value
             total = row.past + len(row.embeddings)
-            seen = np.concatenate([self.cache[block] for block in row.blocks])[:total]
-            logits[place] = self.say(seen)
+            stored = np.concatenate([self.cache[block] for block in row.blocks])
+            # Like kernels that multiply what is behind the end with zero: what is no number there spreads.
+            logits[place] = self.say(stored[:total]) + 0 * stored[total:].sum()
         return logits[[row.sample for row in rows]]
 
     def say(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
