@@ -143,7 +143,7 @@ class TestTables:
         first, second = Row(*prompt(70, 0), 32, [4, 2, 9, 1]), Row(*prompt(90, 1), 0, [5, 6, 7], sample=False)
         call = self.packed(first, second)
         assert call.past_lens.tolist() == [32, 0]
-        assert call.subsequence_begins.tolist() == [0, 70, 160]
+        assert call.subsequence_begins.tolist() == [0, 70, 160]  # 160 needs no rounding up
         assert call.block_indices.tolist() == [4, 2, 9, 1, 5, 6, 7]
         assert call.block_indices_begins.tolist() == [0, 4, 7]
         assert call.max_context_len == 102
@@ -160,6 +160,8 @@ class TestTables:
         assert short.subsequence_begins.tolist() == [0, 9, PREFILL_TOKENS]
         assert short.block_indices.tolist() == [1, 10, 11, 12, 13]
         assert padding_blocks(32) == 4
+        longer = self.packed(Row(*prompt(129, 0), 0, [1, 2, 3, 4, 5]))
+        assert longer.subsequence_begins.tolist() == [0, 129, 160]
 
     @pytest.mark.parametrize(
         ("row", "phase", "says"),
@@ -213,6 +215,26 @@ class TestBudget:
         assert decoder.num_blocks * decoder.block_bytes > 4000 * MIB
         generate(decoder, requests(4), rows=4)
         assert _resident_mib() - before < 400
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_over_many_ragged_texts(load: Callable[..., PagedDecoder]) -> None:
+    decoder = load("int8", "u8")
+    random = np.random.default_rng(0)
+
+    def round_of_texts() -> None:
+        work = [
+            Request(*prompt(int(random.integers(5, 600)), seed), int(random.integers(1, 30)), STOP)
+            for seed in range(100)
+        ]
+        generate(decoder, work, rows=16, tokens=512)
+
+    for _ in range(4):
+        round_of_texts()
+    warm = _resident_mib()
+    for _ in range(8):
+        round_of_texts()
+    assert _resident_mib() < 1.02 * warm
 
 
 def _resident_mib() -> float:
