@@ -230,12 +230,12 @@ def _properties(core: ov.Core, device: str, runtime: RuntimeConfig, slots: int) 
     if slots > 1 and device == "CPU":
         # On a CPU, requests run side by side only when each has its own stream.
         properties["NUM_STREAMS"] = str(slots)
-    if runtime.model_cache and (folder := _usable_cache(runtime.cache_dir)) is not None:
+    if runtime.model_cache and (folder := usable_cache(runtime.cache_dir)) is not None:
         properties["CACHE_DIR"] = str(folder)
     return properties
 
 
-def _usable_cache(cache_dir: Path) -> Path | None:
+def usable_cache(cache_dir: Path) -> Path | None:
     folder = cache_dir / "compiled"
     try:
         folder.mkdir(parents=True, exist_ok=True)

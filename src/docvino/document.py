@@ -24,7 +24,8 @@ Polygon = tuple[Point, ...]
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 Rotation = Literal[0, 90, 180, 270]
 Task = Literal["ocr", "table", "formula", "chart", "seal", "spotting"]
-Finish = Literal["stop", "length", "repetition", "nonfinite"]
+# Why a text ended: by itself, at the token limit, in a loop, with numbers that are none, at the time limit, by request.
+Finish = Literal["stop", "length", "repetition", "nonfinite", "time", "cancelled"]
 PageStatus = Literal["ok", "empty", "partial", "failed"]
 ContentFormat = Literal["text", "html", "latex", "none"]
 

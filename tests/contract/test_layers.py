@@ -22,6 +22,7 @@ LAYERS = (
         "bundle",
         "inputs",
         "device",
+        "decoder",
         "golden",
         "golden_vlm",
         "stateful",
@@ -39,17 +40,20 @@ LAYERS = (
     {"__main__"},
 )
 # Rooms of one layer that may look at each other: codec is what golden cases are made and judged with, and what the
-# plain loop of a vision-language model is made of; reference reads a model's facts as its conversion does.
+# plain loop of a vision-language model is made of; reference reads a model's facts as its conversion does; a decoder is
+# compiled under the rules of devices.
 SIBLINGS = {
     ("golden", "codec"),
     ("golden_vlm", "codec"),
     ("golden_vlm", "stateful"),
     ("stateful", "codec"),
     ("reference", "convert"),
+    ("decoder", "device"),
 }
 
 OWNERS = {
-    "openvino": {"device", "convert"},
+    # decoder: keys and values in tensors that docvino owns, and the private pass that makes this possible
+    "openvino": {"device", "convert", "decoder"},
     "pypdfium2": {"inputs"},
     # codec resizes with Pillow what a model was trained on as Pillow resizes it; decoding stays with inputs.
     "PIL": {"inputs", "demo", "codec"},
