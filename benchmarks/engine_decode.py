@@ -1,10 +1,10 @@
-"""Tokens a second of a text decoder in docvino's engine: decoding 1 to 32 rows, reading prompts of 300 and 1,000 tokens.
+"""Tokens a second of a text decoder in docvino's engine: decoding 1 to 32 rows, prompts of 300 and 1,000 tokens.
 
     python benchmarks/engine_decode.py decoder.xml [--execution bf16] [--kv u8] [--rows 1,4,8,16,32] [--repeats 7]
 
 Takes any decoder that docvino converts. Prints medians of `--repeats` runs, after one that warms up, and the share of a
-step that is docvino's own (tables, embeddings, sampling) and not the device's. All row counts take turns in each round, so
-a busy machine slows them alike; compare ratios within one run.
+step that is docvino's own (tables, embeddings, sampling) and not the device's. All row counts take turns in each round,
+so a busy machine slows them alike; compare ratios within one run.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -101,7 +102,7 @@ def main() -> None:
         for count in counts:
             calls = [call for call in run(count, CONTEXT, args.steps + 2).calls if call[0] == "decode"]
             # From the start of one call to the start of the next: all that the engine does for a step is in it.
-            steps = [after[2] - before[2] for before, after in zip(calls[1:], calls[2:], strict=False)]
+            steps = [after[2] - before[2] for before, after in pairwise(calls[1:])]
             inside = [call[3] - call[2] for call in calls[1:-1]]
             if repeat:
                 decode_s[count].append(statistics.median(steps))
@@ -113,9 +114,8 @@ def main() -> None:
     for count in counts:
         seconds = statistics.median(decode_s[count])
         share = statistics.median(own[count])
-        print(
-            f"decode {count:3d} rows  {count / seconds:8.1f} tokens/s  {seconds * 1000:8.1f} ms a step  {share:6.1%} own"
-        )
+        pace = f"{count / seconds:8.1f} tokens/s  {seconds * 1000:8.1f} ms a step"
+        print(f"decode {count:3d} rows  {pace}  {share:6.1%} own")
     for prompt in prompts:
         print(f"prompt {prompt:5d}  {prompt / statistics.median(prefill_s[prompt]):8.1f} tokens/s")
 
