@@ -19,7 +19,9 @@ from docvino.document import Box, Cell, Line, Point, Polygon, Structure, polygon
 from docvino.text import order
 from docvino.text.paragraphs import join_lines
 
-LEAST_SCORE = 0.8  # structures of real tables score 0.97 and more, those of running text and noise below 0.9
+# Structures of drawn tables score 0.97 and more. The score does not tell what is a table: running text and grey noise
+# score as much (0.99, 0.97). It only catches a network that computes nonsense.
+LEAST_SCORE = 0.8
 _MOST_RAGGED = 0.2  # share of rows that may be of another width; with more of them nobody knows what the columns are
 _CROSSES = 0.25  # a line crosses into a cell that covers at least this share of it
 _REACH = 0.5  # line heights by which a line may lie outside all cells and still belong to the nearest one
