@@ -1,19 +1,19 @@
-"""Tokens a second of a text decoder in docvino's engine: decoding 1 to 32 rows, prompts of 300 and 1,000 tokens.
+"""Tokens a second of a text decoder in docvino's engine: decoding 1 to 32 rows, reading prompts.
 
     python benchmarks/engine_decode.py decoder.xml [--execution bf16] [--kv u8] [--rows 1,4,8,16,32] [--repeats 7]
 
 Takes any decoder that docvino converts. Prints medians of `--repeats` runs, after one that warms up, and the share of a
-step that is docvino's own (tables, embeddings, sampling) and not the device's. All row counts take turns in each round,
-so a busy machine slows them alike; compare ratios within one run.
+step that is docvino's own around the decoder (embeddings, sampling) and not the decoder's. All row counts take turns in
+each round, so a busy machine slows them alike; compare ratios within one run.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +26,6 @@ from docvino.runtime.engine import Engine
 from docvino.runtime.scheduler import EngineLimits
 from docvino.runtime.sequence import Request
 from docvino.settings import RuntimeConfig
-
-CONTEXT = 300  # tokens before the first that is timed
 
 
 class Timed:
@@ -62,6 +60,7 @@ def main() -> None:
     parser.add_argument("--stateful", action="store_true", help="the stateful form, one row")
     parser.add_argument("--rows", default="1,4,8,16,32")
     parser.add_argument("--prompts", default="300,1000")
+    parser.add_argument("--context", type=int, default=300, help="tokens before the first that is timed")
     parser.add_argument("--steps", type=int, default=6, help="decoding steps of each run")
     parser.add_argument("--repeats", type=int, default=7)
     args = parser.parse_args()
@@ -100,9 +99,9 @@ def main() -> None:
     prefill_s: dict[int, list[float]] = {prompt: [] for prompt in prompts}
     for repeat in range(args.repeats + 1):
         for count in counts:
-            calls = [call for call in run(count, CONTEXT, args.steps + 2).calls if call[0] == "decode"]
+            calls = [call for call in run(count, args.context, args.steps + 2).calls if call[0] == "decode"]
             # From the start of one call to the start of the next: all that the engine does for a step is in it.
-            steps = [after[2] - before[2] for before, after in pairwise(calls[1:])]
+            steps = [after[2] - before[2] for before, after in itertools.pairwise(calls[1:])]
             inside = [call[3] - call[2] for call in calls[1:-1]]
             if repeat:
                 decode_s[count].append(statistics.median(steps))
@@ -114,8 +113,8 @@ def main() -> None:
     for count in counts:
         seconds = statistics.median(decode_s[count])
         share = statistics.median(own[count])
-        pace = f"{count / seconds:8.1f} tokens/s  {seconds * 1000:8.1f} ms a step"
-        print(f"decode {count:3d} rows  {pace}  {share:6.1%} own")
+        speed = f"{count / seconds:8.1f} tokens/s  {seconds * 1000:8.1f} ms a step"
+        print(f"decode {count:3d} rows  {speed}  {share:6.1%} own")
     for prompt in prompts:
         print(f"prompt {prompt:5d}  {prompt / statistics.median(prefill_s[prompt]):8.1f} tokens/s")
 

@@ -223,10 +223,8 @@ def test_memory_stays_flat_over_many_ragged_texts(load: Callable[..., PagedDecod
     random = np.random.default_rng(0)
 
     def round_of_texts() -> None:
-        work = [
-            Request(*prompt(int(random.integers(5, 600)), seed), int(random.integers(1, 30)), STOP)
-            for seed in range(100)
-        ]
+        shapes = zip(random.integers(5, 600, 60).tolist(), random.integers(1, 30, 60).tolist(), strict=True)
+        work = [Request(*prompt(length, seed), new, STOP) for seed, (length, new) in enumerate(shapes)]
         generate(decoder, work, rows=16, tokens=512)
 
     for _ in range(4):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docvino.errors import ConfigError
 from docvino.runtime.repetition import USUAL_LOOPS, Loop, LoopDetector, LoopGuard
 
 
@@ -80,7 +81,13 @@ def test_the_quick_way_finds_what_the_slow_way_finds(
         assert found[1].end_of_first <= found[0]
 
 
-def test_a_token_is_watched_in_microseconds() -> None:
+def test_text_without_loops_passes() -> None:
     detector = LoopDetector(USUAL_LOOPS)
     for token in np.random.default_rng(0).integers(0, 1000, 5000).tolist():
         assert detector.push(token) is None
+
+
+@pytest.mark.parametrize("bad", [{"longest_period": 0}, {"min_repeats": 1}, {"min_tokens": 1}])
+def test_guards_that_make_no_sense(bad: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="a loop of"):
+        LoopGuard(**bad)

@@ -123,6 +123,7 @@ def to_paged(model: ov.Model) -> None:
     for reader in list(last[0].output(0).get_target_inputs()):
         reader.replace_source_output(chosen.output(0))
     model.add_parameters([wanted])
+    hidden = model.input("inputs_embeds").get_partial_shape()[2]
     for port in model.inputs:
         port.get_node().set_friendly_name(port.get_any_name())  # the pass looks for inputs by this name
     model.validate_nodes_and_infer_types()
@@ -136,9 +137,11 @@ def to_paged(model: ov.Model) -> None:
         # The pass adds position_ids even where nothing reads them.
         if parameter.get_friendly_name() == "position_ids" and not parameter.output(0).get_target_inputs():
             model.remove_parameter(parameter)
+        elif parameter.get_friendly_name() == "inputs_embeds":
+            # The pass forgets the width: the first norm would not be fused, and queries would have no width, either.
+            parameter.set_partial_shape(ov.PartialShape([-1, hidden]))
         elif parameter.get_friendly_name() in ("rotary_cos", "rotary_sin"):
-            # Every packed token is a batch of its own, one token long. Left open, that length would hide the number of
-            # heads from the device.
+            # Every packed token is a batch of its own, one token long.
             tables = parameter.get_partial_shape()
             parameter.set_partial_shape(ov.PartialShape([-1, 1, 1, tables[3]]))
     model.validate_nodes_and_infer_types()

@@ -138,7 +138,7 @@ class Engine:
         return ended
 
     def _end(self, sequence: Sequence) -> None:
-        if sequence.finish not in ("stop", "length", "repetition"):
+        if sequence.blocks and sequence.finish not in ("stop", "length", "repetition"):
             # Its last logits were not finite, or nobody looked: what is no number would reach the blocks' next owner.
             self._decoder.wipe(sequence.blocks)
         self._scheduler.end(sequence)
@@ -147,7 +147,8 @@ class Engine:
         """Ends all that still runs, after an error or when nobody wants the rest."""
         for sequence in self._scheduler.sequences:
             try:
-                self._decoder.wipe(sequence.blocks)
+                if sequence.blocks:
+                    self._decoder.wipe(sequence.blocks)
             except InferenceError as error:
                 log.warning("blocks were not cleared: %s", error)
             self._scheduler.end(sequence)
