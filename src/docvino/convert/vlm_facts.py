@@ -147,7 +147,7 @@ def _budgets(style: PromptStyle, own: PixelBudget) -> dict[Task, PixelBudget]:
 
 
 def _prompt_style(folder: Path, budget: PixelBudget) -> PromptStyle:
-    """How prompts end: by the chat template where it says so plainly, else by the pixel limits, which differ by version."""
+    """How prompts end: by the chat template where it is plain, else by the pixel limits, which differ by version."""
     by_limits = vlm.HUB_BUDGETS.get(budget)
     path = folder / TEMPLATE
     if path.is_file():
