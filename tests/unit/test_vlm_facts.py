@@ -117,6 +117,12 @@ def test_a_chat_template_tells_how_prompts_end(folder: Path, end: str, style: st
     assert read_facts(folder).prompt_style == style
 
 
+def test_a_chat_template_that_says_nothing_plainly_leaves_it_to_the_limits_of_the_hub(folder: Path) -> None:
+    change(folder, lambda c: c.update(min_pixels=147_384, max_pixels=2_822_400), "preprocessor_config.json")
+    (folder / "chat_template.jinja").write_text("{{ role }}:{{ content }}", encoding="utf-8")
+    assert read_facts(folder).prompt_style == "v1"
+
+
 def test_a_chat_template_of_another_family_is_refused(folder: Path) -> None:
     (folder / "chat_template.jinja").write_text("<|im_start|>", encoding="utf-8")
     assert "chat_template.jinja" in refusal(folder)

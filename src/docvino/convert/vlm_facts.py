@@ -147,7 +147,8 @@ def _budgets(style: PromptStyle, own: PixelBudget) -> dict[Task, PixelBudget]:
 
 
 def _prompt_style(folder: Path, budget: PixelBudget) -> PromptStyle:
-    """How prompts end: by the chat template when there is one, else by the pixel limits, which differ by version."""
+    """How prompts end: by the chat template where it is plain, else by the pixel limits, which differ by version."""
+    by_limits = vlm.HUB_BUDGETS.get(budget)
     path = folder / TEMPLATE
     if path.is_file():
         template = _text_of(path).replace("\\n", "\n")
@@ -155,8 +156,9 @@ def _prompt_style(folder: Path, budget: PixelBudget) -> PromptStyle:
             return "v1.5"
         if "Assistant: " in template:
             return "v1"
-        raise ConvertError(f"{TEMPLATE} does not end prompts as v1, 1.5 or 1.6 do", fix=_FOREIGN)
-    return vlm.HUB_BUDGETS.get(budget, "v1.5")
+        if by_limits is None:
+            raise ConvertError(f"{TEMPLATE} does not end prompts as v1, 1.5 or 1.6 do", fix=_FOREIGN)
+    return by_limits or "v1.5"
 
 
 def _tokens(folder: Path, config: Mapping[str, Any], text: TextFacts) -> TokenFacts:

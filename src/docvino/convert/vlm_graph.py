@@ -366,7 +366,7 @@ def _joined(x: ov.Node, width: int) -> ov.Node:
 
 
 def _const(values: Any, kind: Any = np.float32) -> ov.Node:
-    """A constant node; arrays keep their own dtype when they have one of floats."""
+    """A constant: arrays as they are, numbers and lists as `kind`."""
     array: Array = np.asarray(values)
     if not isinstance(values, np.ndarray):
         array = array.astype(kind)
