@@ -345,12 +345,15 @@ def test_a_damaged_bundle_is_converted_again_and_that_is_said(runtime: RuntimeCo
 
 
 @pytest.mark.parametrize("content", [None, b"no model"], ids=["no file", "no model"])
-def test_a_source_that_cannot_be_read_is_refused_by_name(
-    runtime: RuntimeConfig, tmp_path: Path, content: bytes | None
-) -> None:
+def test_a_model_that_was_not_fetched_is_said_to_be_so(runtime: RuntimeConfig, tmp_path: Path) -> None:
+    with pytest.raises(ConvertError, match="toy is not fetched") as caught:
+        convert(SPEC, tmp_path / "nowhere.onnx", runtime)
+    assert caught.value.fix == "docvino fetch toy"
+
+
+def test_a_source_that_cannot_be_read_is_refused_by_name(runtime: RuntimeConfig, tmp_path: Path) -> None:
     source = tmp_path / "model.onnx"
-    if content is not None:
-        source.write_bytes(content)
+    source.write_bytes(b"no model")
     with pytest.raises(ConvertError, match=r"OpenVINO cannot read model\.onnx of toy") as caught:
         convert(SPEC, source, runtime)
     assert "docvino fetch toy" in caught.value.fix

@@ -160,6 +160,8 @@ def quantise(
 
 
 def _read(spec: ModelSpec[Any], source: Path) -> ov.Model:
+    if not source.is_file():
+        raise ConvertError(f"{spec.name} is not fetched", fix=f"docvino fetch {spec.name}")
     try:
         model = ov.Core().read_model(source)
     except RuntimeError as error:
