@@ -344,7 +344,6 @@ def test_a_damaged_bundle_is_converted_again_and_that_is_said(runtime: RuntimeCo
     assert isinstance(convert(SPEC, source, runtime), Bundle)
 
 
-@pytest.mark.parametrize("content", [None, b"no model"], ids=["no file", "no model"])
 def test_a_model_that_was_not_fetched_is_said_to_be_so(runtime: RuntimeConfig, tmp_path: Path) -> None:
     with pytest.raises(ConvertError, match="toy is not fetched") as caught:
         convert(SPEC, tmp_path / "nowhere.onnx", runtime)
