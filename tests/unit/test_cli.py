@@ -293,7 +293,7 @@ def test_a_folder_that_is_called_like_a_model_of_ours_is_meant_only_with_o(
 ) -> None:
     (tmp_path / "pp-ocr").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert "OpenVINO cannot read" in docvino_("convert", "pp-ocr", *data).err
+    assert "is not fetched" in docvino_("convert", "pp-ocr", *data).err
     assert "there is no model in pp-ocr" in docvino_("convert", "pp-ocr", "-o", "out", *data).err
 
 
