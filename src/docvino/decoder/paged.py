@@ -369,7 +369,8 @@ class PagedDecoder:
             self._fill("block_indices_begins", packed.block_indices_begins)
             self._fill("max_context_len", np.array(packed.max_context_len, np.int32))
             self._fill("sample_idx", packed.sample_idx)
-            self._request.infer()
+            self._request.start_async()  # infer() would copy all outputs once more
+            self._request.wait()
             logits: NDArray[np.float32] = self._request.get_tensor("logits").data
         except RuntimeError as error:
             # A request that failed once fails ever after.

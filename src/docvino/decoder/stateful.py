@@ -90,7 +90,7 @@ class StatefulDecoder:
         try:
             if row.past == 0:
                 self._request.reset_state()
-            self._request.infer(inputs, share_inputs=False)
+            self._request.infer(inputs, share_inputs=False, share_outputs=True)
             logits: NDArray[np.float32] = self._request.get_tensor("logits").data
         except RuntimeError as error:
             self._request, self._past = self._compiled.create_infer_request(), 0
