@@ -173,13 +173,31 @@ def test_a_fault_of_form_is_said(formula: str, found: tuple[str, ...]) -> None:
     assert faults(formula) == found
 
 
-@given(
-    st.lists(st.sampled_from([*"{}^_&a2 ", r"\left", r"\right", "(", r"\frac", r"\begin{a}", r"\end{a}"])).map("".join)
+sound = st.recursive(
+    st.sampled_from(["a", "2", r"\alpha", "=", r"\text{if \_}", r"\%"]),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map(" ".join),
+        st.tuples(inner, inner).map(lambda parts: rf"\frac{{{parts[0]}}}{{{parts[1]}}}"),
+        inner.map(lambda part: rf"\left( {part} \right]"),
+        inner.map(lambda part: rf"{{{part}}}_{{{part}}}^2"),
+        st.tuples(inner, inner).map(lambda parts: rf"\begin{{cases}} {parts[0]} & {parts[1]} \\ b \end{{cases}}"),
+    ),
+    max_leaves=8,
 )
-def test_any_formula_is_judged(formula: str) -> None:
-    found = faults(formula)
-    balanced = formula.count("{") == formula.count("}") and formula.count(r"\left") == formula.count(r"\right")
-    assert found or balanced
+
+
+@given(sound, st.sampled_from(["{", "}", r"\left(", r"\right)", r"\begin{cases}", r"\end{cases}"]), st.data())
+def test_sound_formulas_pass_and_one_half_too_much_is_found(formula: str, half: str, data: st.DataObject) -> None:
+    assert faults(formula) == ()
+    places = [place for place, letter in enumerate(formula) if letter == " "]
+    place = data.draw(st.sampled_from([0, len(formula), *places]))
+    assert faults(f"{formula[:place]} {half} {formula[place:]}")
+
+
+@given(st.lists(st.sampled_from([*"{}^_&a2$%", r"\left", r"\right", "(", r"\frac", r"\begin{a}", r"\end", "\\"])))
+def test_any_formula_is_judged(pieces: list[str]) -> None:
+    assert all(fault and "\n" not in fault for fault in faults(" ".join(pieces)))
+    assert faults(" ".join(pieces)) or pieces.count("{") == pieces.count("}")
 
 
 def test_long_answers_take_no_time() -> None:

@@ -33,7 +33,7 @@ _BLANK_LINES = re.compile(r"\n\s*\n")
 def split(text: str) -> Iterator[tuple[Kind, str]]:
     r"""Pieces of a text with formulas in `\(x\)` and `\[x\]`; formulas come without delimiters and dollar signs.
 
-    Delimiters without their other half are text.
+    Delimiters without their other half are text. Blank lines, which end a formula in TeX, become line feeds in it.
     """
     text = _DOUBLED.sub(lambda match: match[0][:2], text)
     end = 0
@@ -41,7 +41,7 @@ def split(text: str) -> Iterator[tuple[Kind, str]]:
         if match.start() > end:
             yield "text", text[end : match.start()]
         kind: Kind = "display" if match["inline"] is None else "inline"
-        if formula := _DOLLAR.sub("", match[kind]).strip():
+        if formula := _bare(_DOLLAR.sub("", match[kind])):
             yield kind, formula
         end = match.end()
     if end < len(text):
@@ -69,10 +69,7 @@ def to_dollars(text: str) -> str:
 
 
 def formulas(answer: str) -> tuple[str, ...]:
-    r"""The formulas of an answer that is nothing else, without delimiters; text between them is one of its own.
-
-    Blank lines, which end a formula in TeX, become line feeds.
-    """
+    r"""The formulas of an answer that is nothing else, without delimiters; text between them is one of its own."""
     answer = answer.strip()
     pieces = list(split(answer))
     if all(kind == "text" for kind, _ in pieces):
@@ -81,7 +78,7 @@ def formulas(answer: str) -> tuple[str, ...]:
             pieces = [("text", _HALF.sub("", answer))]  # bare, or with one delimiter lost
         else:
             pieces = [("display", match[2]) for match in _IN_DOLLARS.finditer(answer)]
-    return tuple(_BLANK_LINES.sub("\n", piece.strip()) for _, piece in pieces if piece.strip())
+    return tuple(_bare(piece) for _, piece in pieces if piece.strip())
 
 
 def faults(formula: str) -> tuple[str, ...]:
@@ -93,6 +90,10 @@ def faults(formula: str) -> tuple[str, ...]:
     """
     tokens = [token for token in _TOKEN.findall(formula) if not token.isspace()]
     return tuple(dict.fromkeys(_Walk(tokens).faults()))
+
+
+def _bare(formula: str) -> str:
+    return _BLANK_LINES.sub("\n", formula.strip())
 
 
 def _written(text: str, forms: dict[Kind, str], *, escape_dollars: bool = False) -> str:
