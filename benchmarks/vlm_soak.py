@@ -63,9 +63,9 @@ def main() -> None:
             tokens += answer.tokens
         if (done + BATCH) % 50 == 0:
             after[done + BATCH] = resident_mib()
+            spent = time.perf_counter() - began
             print(
-                f"{done + BATCH:6d} crops {after[done + BATCH]:8.1f} MiB {time.perf_counter() - began:7.0f} s",
-                flush=True,
+                f"{done + BATCH:6d} crops {tokens:7d} tokens {after[done + BATCH]:8.1f} MiB {spent:7.0f} s", flush=True
             )
     growth = max(mib for count, mib in after.items() if count > 200) / after[200] - 1
     print(f"{len(sizes)} sizes; from 200 to {args.crops} crops memory grew by {growth:.2%} at most")
