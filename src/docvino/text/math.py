@@ -23,7 +23,7 @@ _FORMULA = re.compile(
     r"\$*",
     re.DOTALL,
 )
-_DOUBLED = re.compile(r"(?<!\\)(\\\[\s*\\\[|\\\]\s*\\\])")
+_DOUBLED = re.compile(r"(?<!\\)(?:\\\[(?:[\s$]*\\\[)+|\\\](?:[\s$]*\\\])+)")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _IN_DOLLARS = re.compile(r"(\$\$?)(?!\$)(.+?)(?<![\\$])\1", re.DOTALL)
 _HALF = re.compile(r"\A(?:\\\[|\\\(|\$+)|(?<!\\)(?:\\\]|\\\)|\$+)\Z")
