@@ -28,7 +28,8 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from docvino.errors import BundleError
-from docvino.settings import WeightPrecision
+from docvino.settings import RuntimeConfig, WeightPrecision
+from docvino.specs import VLM_PRESETS
 from docvino.specs.vlm import VlmFacts
 
 MANIFEST_VERSION = 1
@@ -197,6 +198,15 @@ def is_vlm_bundle(folder: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(manifest, dict) and manifest.get("kind") == "vlm"
+
+
+def vlm_folder(runtime: RuntimeConfig) -> Path | None:
+    """Where the vision-language model of `runtime.preset` is, or has to come; None for presets of line models.
+
+    The name of any converted vision-language model is a preset, too.
+    """
+    folder = bundle_folder(runtime.data_dir, runtime.preset, runtime.precision)
+    return folder if runtime.preset in VLM_PRESETS or is_vlm_bundle(folder) else None
 
 
 def _read_manifest(folder: Path, kind: type[K], name: str) -> tuple[K, str]:

@@ -36,7 +36,7 @@ from docvino.cli_common import (
     stdout,
 )
 from docvino.cli_models import models, toolchain
-from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
+from docvino.errors import EXIT_PARTLY_DONE, BundleError, ConfigError, DocvinoError
 from docvino.settings import RuntimeConfig, Settings, setting_names
 
 if TYPE_CHECKING:
@@ -215,10 +215,20 @@ def convert(
             _refuse(vlm_only, "folders with a PaddleOCR-VL model")
             _convert_own(name, out, runtime, road, opset, input_shape or [], image, as_json=as_json)
         return
+    from docvino.specs import FOLDERS, select_models
+
+    if name in FOLDERS:
+        from docvino.hub import folder_path, is_fetched
+
+        _refuse(paddle_only | {"--name": called}, f"models of your own, and {name} is one of docvino's")
+        if not is_fetched(FOLDERS[name], runtime.data_dir):
+            raise BundleError(f"{name} is not fetched", fix=f"docvino fetch {name}")
+        source = folder_path(FOLDERS[name], runtime.data_dir)
+        _convert_vlm(source, name, reference, runtime, force=force, as_json=as_json)
+        return
     _refuse(paddle_only | vlm_only, f"models of your own, and there is no file or folder {name}")
     from docvino.convert.ir import Conversion, convert
     from docvino.fetch import source_path
-    from docvino.specs import select_models
 
     rows = []
     for spec in select_models(name):
@@ -317,11 +327,36 @@ def parse(
     ] = None,
     min_confidence: Annotated[float | None, typer.Option(help="Leave out lines read with less. Default 0.5.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run in the same folder.")] = False,
+    layout: Annotated[str | None, typer.Option(help="none: a page is one element. Default auto.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="With --layout none, what it is: ocr (default), table, formula, chart, seal, spotting."),
+    ] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Most tokens of one element. Default 4096.")] = None,
+    time_limit_s: Annotated[float | None, typer.Option(help="Most seconds of one element. Default none.")] = None,
+    loop_guard: Annotated[
+        bool | None, typer.Option("--loop-guard/--no-loop-guard", help="End a text that goes in circles. Default on.")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 (default): the likeliest token; above: drawn.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw from the likeliest tokens of this probability.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the draws. Default 0.")] = None,
     preset: Preset = None,
     device: Device = None,
     precision: Precision = None,
     execution: Execution = None,
     async_slots: Annotated[int | None, typer.Option(help="Inferences of text lines in flight. Default 2.")] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Elements decoded side by side. Default 16.")] = None,
+    step_tokens: Annotated[int | None, typer.Option(help="Prompt tokens of one decoder call. Default 512.")] = None,
+    kv_cache_mib: Annotated[int | None, typer.Option(help="Memory for keys and values, MiB. Default 1024.")] = None,
+    kv_precision: Annotated[
+        str | None, typer.Option(help="Stored keys and values: u8, f16, f32. Default u8 on a CPU, else f16.")
+    ] = None,
+    allow_fallback: Annotated[
+        bool | None,
+        typer.Option(
+            "--allow-fallback", help="Read one element at a time where the paged decoder fails.", show_default=False
+        ),
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; 0 lets OpenVINO choose.")] = None,
     data_dir: DataDir = None,
     cache_dir: CacheDir = None,
@@ -352,6 +387,7 @@ def parse(
     if unknown := set(formats.replace(" ", "").split(",")) - set(FORMATS):
         raise ConfigError(f"unknown format {', '.join(sorted(unknown))}", fix=f"known: {', '.join(FORMATS)}")
     with Parser.open(settings.runtime) as parser:
+        parser.check(settings.options)
         batch = Batch(parser, out, settings.options, formats=wanted, resume=resume)
         outcomes = _run_with_progress(batch, files)
     if as_json:
@@ -436,9 +472,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _is_own_model(name: str, out: Path | None) -> bool:
     """An existing path; a folder that happens to be called like a model of ours is meant only with -o."""
-    from docvino.specs import MODELS, PRESETS
+    from docvino.specs import FOLDERS, MODELS, PRESETS
 
-    return Path(name).exists() and (out is not None or (name not in MODELS and name not in PRESETS))
+    known = name in MODELS or name in PRESETS or name in FOLDERS
+    return Path(name).exists() and (out is not None or not known)
 
 
 def _convert_own(

@@ -16,7 +16,10 @@ from docvino.settings import Settings, default_config_file, resolve
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
-Preset = Annotated[str | None, typer.Option(help="Set of models: pp-ocr or pp-ocrv4. Default pp-ocr.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(help="Set of models: pp-ocr (default), pp-ocrv4, paddleocr-vl-1.6, -1.5, -v1, or a converted model."),
+]
 Device = Annotated[str | None, typer.Option(help="OpenVINO device: CPU, GPU, GPU.0, NPU. Default CPU.")]
 Precision = Annotated[str | None, typer.Option(help="Stored weights: fp32, fp16, int8, int4. Default fp32.")]
 Execution = Annotated[str | None, typer.Option(help="Arithmetic on the device: f32, bf16 or f16. Default f32.")]

@@ -9,9 +9,10 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from docvino.convert.ir import Conversion, convert
+from docvino.errors import ConfigError
 from docvino.fetch import fetch_all
 from docvino.settings import RuntimeConfig
-from docvino.specs import select_models
+from docvino.specs import PRESETS, VLM_PRESETS, select_models
 from docvino.verify import Verification, raise_failures, verify_model
 
 TITLE = "How a page becomes text"
@@ -63,8 +64,10 @@ def prepare(
 
     Returns the conversions made now and the verification of every model.
 
-    Raises: FetchError, ConvertError, VerifyError, DeviceError.
+    Raises: ConfigError for a preset that reads no whole pages, FetchError, ConvertError, VerifyError, DeviceError.
     """
+    if name in VLM_PRESETS:
+        raise ConfigError(f"{name} does not read whole pages yet", fix=f"use one of {', '.join(PRESETS)}")
     specs = select_models(name)
     made = []
     sources = fetch_all(specs, runtime, report=report)

@@ -11,12 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
 from docvino import __version__
-from docvino.bundle import bundle_folder, open_bundle
+from docvino.bundle import bundle_folder, open_bundle, open_vlm_bundle, vlm_folder
 from docvino.device import check_device, list_devices, openvino_version
 from docvino.errors import BundleError, ConfigError, DeviceError, DocvinoError, MissingExtraError
 from docvino.fetch import find_pip, source_path
+from docvino.hub import is_fetched
 from docvino.settings import Settings
-from docvino.specs import get_preset
+from docvino.specs import FOLDERS, get_preset, select_models
 
 OPENVINO_TESTED = "2026.4"
 DISK_NEEDED_MIB = 500  # sources and bundles of pp-ocr at three precisions, and their compiled caches
@@ -51,12 +52,15 @@ def examine(settings: Settings) -> Iterator[Check]:
         yield _failure("device asked for", error)
     yield _pip()
     yield _data_dir(settings)
+    if vlm_folder(runtime) is not None:
+        yield _vlm_model(settings)
+        return
     try:
         preset = get_preset(runtime.preset)
     except ConfigError as error:
         yield _failure("preset", error)
         return
-    for spec in preset.models:
+    for spec in select_models(preset.name):
         try:
             bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
             bundle.check_files()
@@ -67,6 +71,20 @@ def examine(settings: Settings) -> Iterator[Check]:
             else:
                 fix = f"docvino fetch {preset.name} && docvino convert {preset.name}"
                 yield Check(f"model {spec.name}", "warn", str(error), fix)
+
+
+def _vlm_model(settings: Settings) -> Check:
+    runtime = settings.runtime
+    name = f"model {runtime.preset}"
+    try:
+        open_vlm_bundle(bundle_folder(runtime.data_dir, runtime.preset, runtime.precision)).check_files()
+    except BundleError as error:
+        folder = FOLDERS.get(runtime.preset)
+        if folder is not None and is_fetched(folder, runtime.data_dir):
+            fix = f"docvino convert {runtime.preset} --precision {runtime.precision}"
+            return Check(name, "warn", f"fetched; {error}", fix)
+        return Check(name, "warn", str(error), error.fix)
+    return Check(name, "ok", f"{runtime.precision}, files match their sha256")
 
 
 def _openvino() -> Check:

@@ -10,11 +10,15 @@ Polygons run clockwise from their top-left corner; the first point is not repeat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
+
+from docvino.errors import DocvinoError
+
+if TYPE_CHECKING:  # the command line's help must not wait for numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 SCHEMA_VERSION = "1.0"
 BULLETS = ("•", "●", "▪", "■", "◦", "‣", "·")  # printed marks that begin an item of a list
@@ -102,7 +106,11 @@ class Structure:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a reader says of one crop. `confidence` is in [0, 1]; polygons are in the crop's pixels."""
+    """What a reader says of one crop. `confidence` is in [0, 1]; polygons are in the crop's pixels.
+
+    prompt_tokens, tokens   of a text generator: those of the question, and those it computed (with the end token)
+    problem                 why there is no answer; the other crops of the page have theirs
+    """
 
     text: str
     confidence: float
@@ -110,6 +118,9 @@ class Answer:
     finish: Finish = "stop"
     dropped_lines: int = 0
     structure: Structure | None = None
+    prompt_tokens: int = 0
+    tokens: int = 0
+    problem: DocvinoError | None = None
 
 
 class Frozen(BaseModel):
@@ -194,13 +205,17 @@ class Source(Frozen):
 
 
 class ModelProvenance(Frozen):
-    """One model as it really ran: read back from the compiled model, not from the wish."""
+    """One model as it really ran: read back from the compiled model, not from the wish.
+
+    part   of a vision-language model, and how it runs, e.g. "decoder: paged, keys and values u8"
+    """
 
     spec: str
     weight_precision: str
     execution_precision: str
     devices: tuple[str, ...]
     manifest_sha256: str
+    part: str | None = None
 
 
 class Provenance(Frozen):
@@ -222,9 +237,13 @@ class Stats(Frozen):
     detection_ms: float = 0.0
     recognition_ms: float = 0.0
     tables_ms: float = 0.0
+    vision_ms: float = 0.0
+    decoding_ms: float = 0.0
     assemble_ms: float = 0.0
     crops: int = 0
     lines: int = 0
+    prompt_tokens: int = 0
+    tokens: int = 0
 
     @property
     def total_ms(self) -> float:

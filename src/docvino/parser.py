@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
 
 from docvino import __version__
-from docvino.bundle import Bundle, bundle_folder, open_bundle
+from docvino.bundle import Bundle, bundle_folder, open_bundle, open_vlm_bundle, vlm_folder
 from docvino.device import Model, compile_model, openvino_version
 from docvino.document import (
     Answer,
+    Block,
     Crop,
     Document,
     ModelProvenance,
@@ -24,20 +25,23 @@ from docvino.document import (
     Rotation,
     Source,
     Stats,
+    Task,
     moved,
 )
-from docvino.errors import BundleError, DocvinoError, InferenceError, InputError
+from docvino.errors import BundleError, ConfigError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument, open_document, read_source
-from docvino.runtime.crops import cut
+from docvino.runtime.crops import cut, whole
 from docvino.runtime.layout import PicoDetLayout
 from docvino.runtime.lines import LineReader
 from docvino.runtime.orientation import Orientation, turn
 from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader
 from docvino.runtime.tables import TableReader
+from docvino.runtime.vlm import VlmReader
 from docvino.settings import ParseOptions, RuntimeConfig
 from docvino.specs import get_preset
-from docvino.specs.model import ModelSpec
+from docvino.specs.model import ModelSpec, Preset, VlmPreset
 from docvino.text.blocks import assemble
+from docvino.text.elements import element_blocks
 
 _CONVINCING = 0.9  # mean confidence at which no other way up is tried; text upside down reads far below it
 
@@ -71,6 +75,26 @@ class _Reading:
         return self.certain_letters / max(1, sum(len(answer.text) for answer in self.answers))
 
 
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """What a preset reads pages with.
+
+    orientation   None: pages are read as they lie
+    layout        None: a page is one element
+    tasks         what such an element may be
+    cut           page, regions, options -> crops
+    assemble      -> blocks in reading order
+    """
+
+    orientation: Orientation | None
+    layout: LayoutStage | None
+    reader: Reader
+    tasks: tuple[Task, ...]
+    cut: Callable[[PageImage, Sequence[Region], ParseOptions], list[Crop]]
+    assemble: Callable[[_Reading], tuple[Block, ...]]
+    models: tuple[ModelProvenance, ...]
+
+
 class Parser:
     """Holds compiled models and reads documents with them; threads may share it and take turns page by page.
 
@@ -80,49 +104,23 @@ class Parser:
     Leaving the `with` block frees the models.
     """
 
-    def __init__(
-        self,
-        runtime: RuntimeConfig,
-        orientation: Orientation,
-        layout: LayoutStage,
-        reader: Reader,
-        models: tuple[ModelProvenance, ...],
-    ) -> None:
+    def __init__(self, runtime: RuntimeConfig, stages: Stages) -> None:
         self.runtime = runtime
-        self._orientation = orientation
-        self._layout = layout
-        self._reader = reader
-        self._models = models
+        self._stages = stages
         self._lock = threading.Lock()
 
     @classmethod
     def open(cls, runtime: RuntimeConfig) -> Parser:
         """Loads and compiles the models of `runtime.preset`.
 
-        Raises: ConfigError, BundleError (a model is not converted), DeviceError.
+        Raises: ConfigError, BundleError (a model is not converted), DeviceError, MissingExtraError.
         """
+        folder = vlm_folder(runtime)
+        if folder is not None:
+            return cls(runtime, _open_vlm(folder, runtime))
         preset = get_preset(runtime.preset)
-        bundles: list[tuple[Bundle, Model]] = []
-
-        def load(spec: ModelSpec[Any]) -> Model:
-            try:
-                bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
-            except BundleError as error:
-                convert = f"docvino convert {preset.name} --precision {runtime.precision}"
-                raise BundleError(str(error), fix=f"docvino fetch {preset.name} && {convert}") from error
-            model = compile_model(bundle.graph, spec, runtime)
-            bundles.append((bundle, model))
-            return model
-
-        orientation = Orientation(load(preset.orientation), preset.orientation)
-        layout = PicoDetLayout(load(preset.layout), preset.layout)
-        detector = load(preset.detection)
-        recogniser = load(preset.recognition)
-        characters = bundles[-1][0].characters()
-        lines = LineReader(detector, preset.detection, recogniser, preset.recognition, characters)
-        tables = TableReader(load(preset.table), preset.table)
-        reader = ByTask({"ocr": lines, "table": tables})
-        return cls(runtime, orientation, layout, reader, tuple(_provenance(*pair) for pair in bundles))
+        assert not isinstance(preset, VlmPreset)  # those have a folder
+        return cls(runtime, _open_lines(preset, runtime))
 
     def __enter__(self) -> Parser:
         return self
@@ -130,7 +128,7 @@ class Parser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        del self._orientation, self._layout, self._reader
+        del self._stages
 
     def parse(
         self, source: str | Path | bytes, options: ParseOptions | None = None, *, name: str = "bytes"
@@ -153,7 +151,11 @@ class Parser:
         options: ParseOptions,
         finished: Mapping[int, ParsedPage] = MappingProxyType({}),
     ) -> Iterator[ParsedPage]:
-        """The selected pages of an opened document, in order; those in `finished`, by index, are not read again."""
+        """The selected pages of an opened document, in order; those in `finished`, by index, are not read again.
+
+        Raises: as `check`.
+        """
+        self.check(options)
         for index in document.page_indices:
             if index in finished:
                 yield finished[index]
@@ -161,6 +163,14 @@ class Parser:
             with self._lock:
                 parsed = self._read_page(document, index, options)
             yield parsed
+
+    def check(self, options: ParseOptions) -> None:
+        """Raises: ConfigError for a task that the preset does not read."""
+        if options.task not in self._stages.tasks:
+            raise ConfigError(
+                f"{self.runtime.preset} does not read a page as {options.task}",
+                fix=f"--task may be {', '.join(self._stages.tasks)}; other presets read more",
+            )
 
     def collect(self, source: Source, parsed: Sequence[ParsedPage], options: ParseOptions) -> Document:
         """Pages -> document."""
@@ -177,7 +187,7 @@ class Parser:
             package=f"docvino {__version__}",
             preset=self.runtime.preset,
             openvino=openvino_version(),
-            models=self._models,
+            models=self._stages.models,
             options=options.model_dump(exclude={"password"}),
         )
 
@@ -189,7 +199,7 @@ class Parser:
                 source = document.page(index)
             reading = self._read_upright(source, options, clock)
             with clock.measure("assemble"):
-                page = _page(reading)
+                page = _page(reading, self._stages.assemble)
             return ParsedPage(page, reading.image, _stats(clock, reading))
         except (InputError, InferenceError) as error:
             return ParsedPage(_failed(index, source, error), source, _stats(clock), error)
@@ -197,9 +207,9 @@ class Parser:
     def _read_upright(self, source: PageImage, options: ParseOptions, clock: Clock) -> _Reading:
         """The page read the right way up; where the orientation model is not sure, the way up that reads best."""
         candidates: list[Rotation] = [0]
-        if options.auto_rotate:
+        if options.auto_rotate and self._stages.orientation is not None:
             with clock.measure("orientation"):
-                candidates = self._orientation.candidates(source)
+                candidates = self._stages.orientation.candidates(source)
         readings: list[_Reading] = []
         for degrees in candidates:
             readings.append(self._read(turn(source, degrees), options, clock))
@@ -208,10 +218,12 @@ class Parser:
         return max(readings, key=lambda reading: reading.certain_letters)
 
     def _read(self, image: PageImage, options: ParseOptions, clock: Clock) -> _Reading:
-        with clock.measure("layout"):
-            regions = self._layout.detect(image)
-        crops = cut(image, regions)
-        return _Reading(image, regions, crops, self._reader.read(crops, options, clock))
+        regions: list[Region] = []
+        if self._stages.layout is not None:
+            with clock.measure("layout"):
+                regions = self._stages.layout.detect(image)
+        crops = self._stages.cut(image, regions, options)
+        return _Reading(image, regions, crops, self._stages.reader.read(crops, options, clock))
 
 
 def open_source(source: str | Path | bytes, options: ParseOptions, name: str = "bytes") -> InputDocument:
@@ -224,8 +236,70 @@ def open_source(source: str | Path | bytes, options: ParseOptions, name: str = "
     return open_document(source, name, options)
 
 
-def _page(reading: _Reading) -> Page:
-    image = reading.image
+def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
+    bundles: list[tuple[Bundle, Model]] = []
+
+    def load(spec: ModelSpec[Any]) -> Model:
+        try:
+            bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
+        except BundleError as error:
+            convert = f"docvino convert {preset.name} --precision {runtime.precision}"
+            raise BundleError(str(error), fix=f"docvino fetch {preset.name} && {convert}") from error
+        model = compile_model(bundle.graph, spec, runtime)
+        bundles.append((bundle, model))
+        return model
+
+    orientation = Orientation(load(preset.orientation), preset.orientation)
+    layout = None if runtime.layout == "none" else PicoDetLayout(load(preset.layout), preset.layout)
+    detector = load(preset.detection)
+    recogniser = load(preset.recognition)
+    characters = bundles[-1][0].characters()
+    readers: dict[Task, Reader] = {
+        "ocr": LineReader(detector, preset.detection, recogniser, preset.recognition, characters)
+    }
+    if layout is not None:  # it is what finds tables
+        readers["table"] = TableReader(load(preset.table), preset.table)
+    return Stages(
+        orientation,
+        layout,
+        ByTask(readers),
+        tasks=("ocr",),
+        cut=lambda page, regions, _: cut(page, regions),
+        assemble=_blocks_of_lines,
+        models=tuple(_provenance(*pair) for pair in bundles),
+    )
+
+
+def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
+    bundle = open_vlm_bundle(folder)
+    if runtime.layout != "none":
+        raise ConfigError(
+            f"{bundle.manifest.spec} reads pages that are one element, so far: a paragraph, a table, a formula",
+            fix="add --layout none (and --task, where it is no text), or use --preset pp-ocr for whole pages",
+        )
+    reader, vision, decoder = VlmReader.open(bundle, runtime)
+    base = {
+        "spec": bundle.manifest.spec,
+        "weight_precision": bundle.manifest.precision,
+        "manifest_sha256": bundle.manifest_sha256,
+        "execution_precision": vision.execution_precision,
+        "devices": vision.devices,
+    }
+    return Stages(
+        orientation=None,
+        layout=None,
+        reader=reader,
+        tasks=bundle.facts.tasks,
+        cut=lambda page, _, options: whole(page, options.task),
+        assemble=lambda reading: element_blocks(reading.image.index, reading.regions, reading.crops, reading.answers),
+        models=(
+            ModelProvenance(**base, part="vision"),
+            ModelProvenance(**base, part=f"decoder: {decoder.form}, keys and values {decoder.kv_type}"),
+        ),
+    )
+
+
+def _blocks_of_lines(reading: _Reading) -> tuple[Block, ...]:
     lines = [
         line.model_copy(update={"polygon": moved(line.polygon, crop.offset_px)})
         for crop, answer in zip(reading.crops, reading.answers, strict=True)
@@ -238,11 +312,28 @@ def _page(reading: _Reading) -> Page:
         for crop, answer in zip(reading.crops, reading.answers, strict=True)
         if answer.structure is not None
     }
-    blocks = assemble(image.index, reading.regions, lines, structures)
+    return assemble(reading.image.index, reading.regions, lines, structures)
+
+
+def _page(reading: _Reading, assemble_blocks: Callable[[_Reading], tuple[Block, ...]]) -> Page:
+    """Raises: the problem of its crops when none of them has an answer."""
+    image = reading.image
+    problems = [answer.problem for answer in reading.answers if answer.problem is not None]
+    if problems and len(problems) == len(reading.answers):
+        raise problems[0]
+    blocks = assemble_blocks(reading)
     dropped = sum(answer.dropped_lines for answer in reading.answers)
     warnings = image.warnings
     if dropped:
         warnings += (f"{dropped} lines read with too little confidence were left out (--min-confidence)",)
+    if problems:
+        warnings += (f"{len(problems)} of {len(reading.answers)} elements were not read: {problems[0]}",)
+    # A table's structure that is too long leaves its text whole.
+    cut_off = [a.finish for a in reading.answers if a.structure is None and a.finish not in ("stop", "repetition")]
+    if cut_off:
+        warnings += (f"{len(cut_off)} elements were not read to their end ({', '.join(sorted(set(cut_off)))})",)
+    # A page whose every line was too uncertain is not a blank one.
+    whole_page = not (problems or cut_off or (dropped and not blocks))
     return Page(
         page_index=image.index,
         width_px=image.width_px,
@@ -250,8 +341,7 @@ def _page(reading: _Reading) -> Page:
         dpi=image.dpi,
         rotation_degrees=image.rotation,
         source_box=image.source_box,
-        # A page whose every line was too uncertain is not a blank one.
-        status="ok" if blocks else "partial" if dropped else "empty",
+        status="partial" if not whole_page else "ok" if blocks else "empty",
         blocks=blocks,
         warnings=warnings,
     )
@@ -283,4 +373,6 @@ def _stats(clock: Clock, reading: _Reading | None = None) -> Stats:
         **{f"{stage}_ms": round(ms, 3) for stage, ms in clock.ms.items()},
         crops=len(reading.crops) if reading else 0,
         lines=sum(len(answer.lines) for answer in reading.answers) if reading else 0,
+        prompt_tokens=sum(answer.prompt_tokens for answer in reading.answers) if reading else 0,
+        tokens=sum(answer.tokens for answer in reading.answers) if reading else 0,
     )

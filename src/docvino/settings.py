@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from platformdirs import user_cache_path, user_config_path, user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from docvino.document import Task
 from docvino.errors import ConfigError, nearest
 
 if sys.version_info >= (3, 11):
@@ -29,6 +30,8 @@ HIDDEN = "(hidden)"  # what is shown in place of a password
 
 WeightPrecision = Literal["fp32", "fp16", "int8", "int4"]
 ExecutionPrecision = Literal["f32", "bf16", "f16"]
+KvPrecision = Literal["u8", "f16", "f32"]
+Layout = Literal["auto", "none"]
 HUBS = ("huggingface", "modelscope", "aistudio")
 
 
@@ -45,13 +48,25 @@ class RuntimeConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    preset: str = Field("pp-ocr", description="which set of models reads the document")
+    preset: str = Field(
+        "pp-ocr", description="which set of models reads the document, or the name of a converted PaddleOCR-VL model"
+    )
+    layout: Layout = Field("auto", description="auto: the preset's layout model; none: a page is one element")
     device: str = Field("CPU", description="OpenVINO device: CPU, GPU, GPU.0, GPU.1, NPU")
     precision: WeightPrecision = Field(
         "fp32", description="stored weights: fp32, fp16, int8 or, for vision-language models, int4"
     )
     execution: ExecutionPrecision = Field("f32", description="arithmetic on the device: f32, bf16 or f16")
     async_slots: int = Field(2, ge=1, le=64, description="inference requests in flight for text lines")
+    max_rows: int = Field(16, ge=1, le=64, description="crops that a vision-language model decodes side by side")
+    step_tokens: int = Field(512, ge=1, le=65_536, description="prompt tokens of one call of the decoder")
+    kv_cache_mib: int = Field(1024, ge=1, description="memory for keys and values of the decoder, in MiB")
+    kv_precision: KvPrecision | None = Field(
+        None, description="stored keys and values: u8, f16 or f32; by default u8 on a CPU, f16 elsewhere"
+    )
+    allow_fallback: bool = Field(
+        False, description="where the decoder cannot run in paged form, read one crop at a time"
+    )
     threads: int = Field(0, ge=0, le=1024, description="CPU threads for inference; 0 lets OpenVINO choose")
     model_cache: bool = Field(True, description="keep compiled models between runs")
     data_dir: Path = Field(default_factory=_data_dir, description="where fetched and converted models live")
@@ -93,6 +108,13 @@ class ParseOptions(BaseModel):
     max_pages: int = Field(2000, ge=1, description="most pages of one document")
     auto_rotate: bool = Field(True, description="turn pages upright before reading")
     min_confidence: float = Field(0.5, ge=0, le=1, description="lines read with less confidence are left out")
+    task: Task = Field("ocr", description="what a page without layout is: ocr, table, formula, chart, seal, spotting")
+    max_new_tokens: int | None = Field(None, ge=1, description="most tokens of one crop; by default the model's 4096")
+    time_limit_s: float | None = Field(None, gt=0, description="most seconds of one crop; what was read is kept")
+    loop_guard: bool = Field(True, description="end a text that goes in circles")
+    temperature: float = Field(0.0, ge=0, description="0: the likeliest token; above: drawn, the higher the wilder")
+    top_p: float = Field(1.0, gt=0, le=1, description="draw from the likeliest tokens of this probability together")
+    seed: int = Field(0, ge=0, description="of the draws")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ import pytest
 from docvino.decoder import choose, paged
 from docvino.decoder.choose import choose_decoder
 from docvino.decoder.contract import MAX_ROWS, PREFILL_TOKENS, Decoder, KvSettings, Row, pack, padding_blocks
-from docvino.decoder.paged import MIB, CachePort, PagedDecoder, activation_group, block_tokens_of, to_paged
+from docvino.decoder.paged import MIB, CachePort, PagedDecoder, block_tokens_of, to_paged
 from docvino.decoder.stateful import StatefulDecoder
+from docvino.device import activation_group
 from docvino.errors import BundleError, ConfigError, DeviceError, GenerationError, InferenceError
 from docvino.runtime.engine import Engine
 from docvino.runtime.scheduler import EngineLimits

@@ -29,7 +29,7 @@ from docvino.document import (
     polygon_box,
 )
 from docvino.errors import InputError
-from docvino.parser import Parser
+from docvino.parser import Parser, Stages
 from docvino.render.json import from_json, json_schema, to_json
 from docvino.settings import ParseOptions, RuntimeConfig
 
@@ -216,7 +216,7 @@ def test_the_size_of_a_page_image_is_that_of_its_pixels() -> None:
 
 def test_provenance_holds_every_option_but_the_password() -> None:
     nothing = cast(Any, None)
-    parser = Parser(RuntimeConfig(), nothing, nothing, nothing, ())
+    parser = Parser(RuntimeConfig(), Stages(nothing, nothing, nothing, ("ocr",), nothing, nothing, ()))
     provenance = parser.provenance(ParseOptions(password="hunter2", pages="1-3"))
     assert provenance.options.keys() == ParseOptions.model_fields.keys() - {"password"}
     assert provenance.options["pages"] == "1-3"

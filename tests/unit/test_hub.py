@@ -1080,10 +1080,11 @@ def test_the_specs_are_data_files_with_tokenizer_and_preprocessing(folder: HubFo
         assert file.sha256 is None or len(file.sha256) == 64
 
 
-@pytest.mark.parametrize("ask", [select_models, get_preset])
-def test_a_folder_is_no_model_that_can_be_converted_yet(ask: Callable[[str], object]) -> None:
-    with pytest.raises(ConfigError, match=r"fetches paddleocr-vl-1\.6, but cannot convert or run it yet"):
-        ask("paddleocr-vl-1.6")
+def test_a_folder_is_a_preset_and_no_model_of_one_graph() -> None:
+    assert get_preset("paddleocr-vl-1.6").name == "paddleocr-vl-1.6"
+    with pytest.raises(ConfigError, match="not converted") as caught:
+        select_models("paddleocr-vl-1.6")
+    assert caught.value.fix == "docvino fetch paddleocr-vl-1.6 && docvino convert paddleocr-vl-1.6"
 
 
 # Settings

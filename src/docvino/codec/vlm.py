@@ -105,6 +105,9 @@ def prepare(pixels: NDArray[np.uint8], task: Task, facts: VlmFacts) -> Patches:
         raise InputError("a crop without pixels", fix="leave out regions without area")
     strip = pad_strip(pixels)
     height, width = strip.shape[:2]
+    if task == "spotting" and max(height, width) < facts.pixels.double_below_px:
+        strip = np.asarray(Image.fromarray(strip).resize((2 * width, 2 * height), Image.Resampling.LANCZOS))
+        height, width = strip.shape[:2]
     rows, columns = smart_resize(height, width, facts.pixels.budgets[task], facts.vision.factor_px)
     return cut(resize(strip, rows, columns), facts)
 

@@ -136,7 +136,8 @@ def _pixels(folder: Path, vision: VisionFacts) -> tuple[PromptStyle, PixelFacts]
         raise ValueError(f"pixel limits {budget.min_pixels}..{budget.max_pixels}")
     style = _prompt_style(folder, budget)
     mean, std = tuple(values["image_mean"]), tuple(values["image_std"])
-    return style, PixelFacts(mean=mean, std=std, budgets=_budgets(style, budget))
+    doubled = vlm.SPOTTING_DOUBLE_BELOW_PX if budget in vlm.HUB_BUDGETS else 0
+    return style, PixelFacts(mean=mean, std=std, budgets=_budgets(style, budget), double_below_px=doubled)
 
 
 def _budgets(style: PromptStyle, own: PixelBudget) -> dict[Task, PixelBudget]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docvino.errors import ConfigError, GenerationError
+from docvino.settings import KvPrecision
 
 # How many sequences may decode side by side. See `PREFILL_TOKENS` for why there is a limit.
 MAX_ROWS = 64
@@ -32,7 +33,6 @@ PREFILL_STEP = 32
 
 Form = Literal["paged", "stateful"]
 Phase = Literal["prefill", "decode"]
-KvPrecision = Literal["u8", "f16", "f32"]
 Rotary = Callable[[NDArray[np.int64]], tuple[NDArray[np.float32], NDArray[np.float32]]]
 Embed = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 

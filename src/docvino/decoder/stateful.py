@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from docvino.decoder.contract import Form, KvSettings, Phase, Rotary, Row, pack
 from docvino.decoder.paged import (
-    activation_group,
     blocks_of_budget,
     compile_decoder,
     decoder_properties,
@@ -25,7 +24,7 @@ from docvino.decoder.paged import (
     read_decoder,
     widths,
 )
-from docvino.device import check_device, first_line
+from docvino.device import activation_group, check_device, first_line
 from docvino.errors import GenerationError, InferenceError
 from docvino.settings import RuntimeConfig
 

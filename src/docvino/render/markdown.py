@@ -42,6 +42,8 @@ def _piece(block: Block, images: Mapping[str, str], *, first: bool) -> str:
         return f"![{block.label}]({images[block.id]})" if block.id in images else ""
     if not block.content.strip():
         return ""
+    if block.format == "latex":
+        return f"$$\n{block.content.strip()}\n$$"
     if block.format == "html":
         return block.content  # as it is: Markdown has HTML tables, and its own know no spans
     if block.label == "title":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docvino.document import Crop, PageImage, Region, polygon_box
+from docvino.document import Crop, PageImage, Region, Task, polygon_box
 
 _TABLE_MARGIN = 0.03  # of a table's shorter side: layout boxes cut up to 2 % off (measured on drawn tables)
 _LEAST_MARGIN_PX = 8
@@ -24,3 +24,8 @@ def cut(page: PageImage, regions: Sequence[Region]) -> list[Crop]:
             pixels = page.pixels[y : round(bottom + margin), x : round(right + margin)]
             crops.append(Crop(pixels, "table", (index,), (float(x), float(y))))
     return crops
+
+
+def whole(page: PageImage, task: Task) -> list[Crop]:
+    """The page as one element."""
+    return [Crop(page.pixels, task, ())]

@@ -8,7 +8,7 @@ from typing import Any
 
 from docvino.errors import ConfigError, nearest
 from docvino.specs import orientation, paddleocr_vl, picodet, pp_ocr, pp_ocr_v4, slanet
-from docvino.specs.model import HubFolder, ModelSpec, Preset
+from docvino.specs.model import HubFolder, ModelSpec, Preset, VlmPreset
 
 MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
     {
@@ -26,7 +26,7 @@ MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
     }
 )
 
-# Models that are folders on hubs: fetched by name, not yet converted by this version.
+# Models that are folders on hubs.
 FOLDERS: Mapping[str, HubFolder] = MappingProxyType(
     {folder.name: folder for folder in (paddleocr_vl.V1_6, paddleocr_vl.V1_5, paddleocr_vl.V1)}
 )
@@ -57,17 +57,21 @@ PRESETS = MappingProxyType(
     }
 )
 
+VLM_PRESETS = MappingProxyType(
+    {folder.name: VlmPreset(folder.name, folder.title, folder) for folder in FOLDERS.values()}
+)
 
-def get_preset(name: str) -> Preset:
+
+def get_preset(name: str) -> Preset | VlmPreset:
     """Raises: ConfigError that names the nearest preset."""
-    _refuse_folder(name)
-    if name not in PRESETS:
-        raise ConfigError(f"unknown preset {name!r}", fix=nearest(name, tuple(PRESETS)))
-    return PRESETS[name]
+    preset = PRESETS.get(name) or VLM_PRESETS.get(name)
+    if preset is None:
+        raise ConfigError(f"unknown preset {name!r}", fix=nearest(name, (*PRESETS, *VLM_PRESETS)))
+    return preset
 
 
 def select_models(name: str) -> tuple[ModelSpec[Any], ...]:
-    """The models of a preset, or the one model of that name.
+    """The models of a preset of line models, or the one model of that name.
 
     Raises: ConfigError that names the nearest preset or model.
     """
@@ -75,13 +79,8 @@ def select_models(name: str) -> tuple[ModelSpec[Any], ...]:
         return PRESETS[name].models
     if name in MODELS:
         return (MODELS[name],)
-    _refuse_folder(name)
-    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, (*PRESETS, *MODELS, *FOLDERS)))
-
-
-def _refuse_folder(name: str) -> None:
     if name in FOLDERS:
         raise ConfigError(
-            f"this version of docvino fetches {name}, but cannot convert or run it yet",
-            fix=f"use one of {', '.join(PRESETS)}; keep the fetched folder for a later version",
+            f"{name} is not converted at this precision", fix=f"docvino fetch {name} && docvino convert {name}"
         )
+    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, (*PRESETS, *MODELS, *FOLDERS)))

@@ -227,8 +227,17 @@ class ModelSpec(Generic[F]):
 
 
 @dataclass(frozen=True)
+class VlmPreset:
+    """A vision-language model that reads a page; its bundle has the preset's name."""
+
+    name: str
+    title: str
+    source: HubFolder
+
+
+@dataclass(frozen=True)
 class Preset:
-    """The models that together read a page, by what they do in the corridor."""
+    """The models that together read a page line by line, by what they do in the corridor."""
 
     name: str
     title: str

@@ -84,6 +84,7 @@ class PixelBudget(Frozen):
 # Source: PaddleX 3.7.2: the pipeline overrides the limits of the hub's preprocessor files for every task and version.
 PIPELINE_BUDGET = PixelBudget(min_pixels=112_896, max_pixels=1_003_520)
 SPOTTING_BUDGET = PixelBudget(min_pixels=112_896, max_pixels=1_605_632)
+SPOTTING_DOUBLE_BELOW_PX = 1500  # Source: PaddleX 3.7.2, the pipeline's crops for spotting
 HUB_BUDGETS: Mapping[PixelBudget, PromptStyle] = {
     PixelBudget(min_pixels=147_384, max_pixels=2_822_400): "v1",
     PixelBudget(min_pixels=112_896, max_pixels=1_003_520): "v1.5",
@@ -91,11 +92,15 @@ HUB_BUDGETS: Mapping[PixelBudget, PromptStyle] = {
 
 
 class PixelFacts(Frozen):
-    """How a crop becomes numbers: (p / 255 - mean) / std, channels RGB; and how large it is made, by task."""
+    """How a crop becomes numbers: (p / 255 - mean) / std, channels RGB; and how large it is made, by task.
+
+    double_below_px   pictures for spotting with both sides below this are made twice as large first; 0: none
+    """
 
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     budgets: dict[Task, PixelBudget]
+    double_below_px: int = 0
 
 
 class VisionFacts(Frozen):

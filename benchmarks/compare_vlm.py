@@ -1,0 +1,133 @@
+"""PaddleOCR-VL on one machine: docvino beside transformers and llama.cpp, all rows taking turns in each round.
+
+    python benchmarks/random_model.py MODEL          (random weights of the published size)
+    docvino convert MODEL --name model --precision int8 --data-dir DATA      (and int4)
+    python benchmarks/peers/make_gguf.py MODEL GGUF
+    python benchmarks/compare_vlm.py --model MODEL --data DATA --gguf GGUF --rounds 5 --json out.json
+
+Each engine is a process of its own that computes only when it is its turn. Needs the extra `reference`, gguf and
+llama-cpp-python. Random weights cost what trained ones cost; nothing is said here about answers. `--page` measures the
+20 crops of a page instead of the single steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+WORKER = Path(__file__).resolve().parent / "peers" / "worker.py"
+ROWS = [("decode", rows) for rows in (1, 4, 8, 16, 32)]
+ROWS += [("prefill", tokens) for tokens in (300, 1000, 2000)]
+ROWS += [("vision", patches) for patches in (576, 1024, 3024)]
+
+
+class Worker:
+    def __init__(self, name: str, words: list[str]) -> None:
+        self.name = name
+        command = [sys.executable, str(WORKER), *words]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        ready = json.loads(self._answer())
+        self.tasks = ready["tasks"]
+        print(f"{name}: loaded in {ready['seconds']:.1f} s", flush=True)
+
+    def ask(self, task: str, number: int = 0) -> float:
+        assert self._process.stdin
+        self._process.stdin.write(f"{task} {number}\n")
+        self._process.stdin.flush()
+        return float(json.loads(self._answer()))
+
+    def _answer(self) -> str:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name} ended with code {self._process.wait()}")
+        return line
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+def read_bandwidth() -> float:
+    """GB/s of reading memory with two threads: the sum of 256 MiB each, best of three."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    arrays = [np.ones(64 << 20, np.float32) for _ in range(2)]
+    best = 0.0
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(3):
+            started = time.perf_counter()
+            list(pool.map(np.sum, arrays))
+            best = max(best, sum(array.nbytes for array in arrays) / (time.perf_counter() - started) / 1e9)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--gguf", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", default="", help="engines whose names contain one of these words, by comma")
+    args = parser.parse_args()
+    data, model = str(args.data), str(args.model)
+    engines = {
+        "docvino int8": ["docvino", data, "int8"],
+        "docvino int4": ["docvino", data, "int4"],
+        "transformers bf16": ["transformers", model, "bf16"],
+        "transformers fp32": ["transformers", model, "fp32"],
+    }
+    if args.page:
+        engines["stateful loop int8"] = ["stateful", data, "int8"]
+    elif args.gguf:
+        for kind in ("q8_0", "q4_k_m"):
+            engines[f"llama.cpp {kind}"] = ["llama", str(args.gguf / f"decoder-{kind}.gguf")]
+    words = [word for word in args.only.split(",") if word]
+    workers = [Worker(n, w) for n, w in engines.items() if not words or any(word in n for word in words)]
+    rows = [("page", 0)] if args.page else ROWS
+    found: dict[str, list[float]] = {}
+    bandwidth = []
+    for turn in range(args.rounds + 1):
+        bandwidth.append(read_bandwidth())
+        for task, number in rows:
+            for worker in workers:
+                if task in worker.tasks:
+                    seconds = worker.ask(task, number)
+                    if turn:  # the first round warms up
+                        found.setdefault(f"{worker.name}|{task}|{number}", []).append(seconds)
+        print(f"round {turn} of {args.rounds}", flush=True)
+    peaks = {worker.name: worker.ask("rss") for worker in workers}
+    for worker in workers:
+        worker.close()
+    packages = {name: version(name) for name in ("openvino", "torch", "transformers", "numpy")}
+    print(f"{date.today()} {platform.processor() or platform.machine()} {packages}")
+    print(f"memory read {min(bandwidth):.1f} to {max(bandwidth):.1f} GB/s, median {statistics.median(bandwidth):.1f}")
+    for task, number in rows:
+        print(f"\n{task} {number or ''}")
+        for worker in workers:
+            times = found.get(f"{worker.name}|{task}|{number}")
+            if times:
+                middle = statistics.median(times)
+                rate = "" if task == "page" else f"{number / middle:9.1f} /s"
+                print(f"  {worker.name:20s} {middle * 1000:10.1f} ms {rate}  ({min(times):.3f}..{max(times):.3f} s)")
+    print("\npeak MiB " + ", ".join(f"{name} {peak:.0f}" for name, peak in peaks.items()))
+    if args.json:
+        record = {"date": str(date.today()), "packages": packages, "bandwidth_gb_s": bandwidth, "seconds": found}
+        args.json.write_text(json.dumps({**record, "peak_mib": peaks}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

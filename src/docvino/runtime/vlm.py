@@ -1,0 +1,123 @@
+"""Reads crops with a PaddleOCR-VL model: pixels -> image tokens -> prompt -> text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docvino.bundle import VlmBundle
+from docvino.codec import vlm
+from docvino.codec.pixels import has_ink
+from docvino.codec.prompt import Tokenizer, build_prompt, place_image
+from docvino.decoder.choose import DecoderChoice, choose_decoder
+from docvino.decoder.contract import KvSettings
+from docvino.device import Model, compile_part
+from docvino.document import Answer, Crop
+from docvino.errors import InferenceError, InputError
+from docvino.runtime.engine import Engine, Outcome
+from docvino.runtime.repetition import USUAL_LOOPS
+from docvino.runtime.sampling import Sampling
+from docvino.runtime.scheduler import EngineLimits
+from docvino.runtime.sequence import Generation, Request
+from docvino.runtime.stages import Clock
+from docvino.settings import ParseOptions, RuntimeConfig
+from docvino.specs.vlm import VlmFacts
+
+_NO_INK = Answer("", 0.0)
+
+
+class VlmReader:
+    """The reader of the PaddleOCR-VL presets.
+
+    Crops decode side by side; the answer to a crop does not depend on the others. One crop that cannot be read has an
+    answer with a `problem`. A crop without ink is not shown to the model, which would make something up.
+    """
+
+    def __init__(self, vision: Model, embed: Model, engine: Engine, tokenizer: Tokenizer, facts: VlmFacts) -> None:
+        self._vision, self._embed, self._engine = vision, embed, engine
+        self._tokenizer, self._facts = tokenizer, facts
+
+    @classmethod
+    def open(cls, bundle: VlmBundle, runtime: RuntimeConfig) -> tuple[VlmReader, Model, DecoderChoice]:
+        """The reader, its vision graph and what its decoder came to be.
+
+        Raises: BundleError, ConfigError (kv_cache_mib), DeviceError, MissingExtraError (package tokenizers).
+        """
+        facts = bundle.facts
+        tokenizer = Tokenizer.open(bundle.tokenizer)
+        vision, embed = (compile_part(bundle.part(part), part, runtime) for part in ("vision", "embed"))
+        decoder, choice = choose_decoder(
+            bundle.part("decoder"),
+            "decoder",
+            runtime,
+            KvSettings(runtime.kv_cache_mib, runtime.kv_precision),
+            embed=lambda ids: _embedded(embed, ids),
+            rotary=lambda positions: vlm.text_rotary(positions, facts.text),
+            allow_stateful=runtime.allow_fallback,
+        )
+        engine = Engine(decoder, lambda ids: _embedded(embed, ids), EngineLimits(runtime.max_rows, runtime.step_tokens))
+        return cls(vision, embed, engine, tokenizer, facts), vision, choice
+
+    def read(self, crops: Sequence[Crop], options: ParseOptions, clock: Clock) -> list[Answer]:
+        """Raises: InferenceError when the device fails in the decoder: then no crop of this call has an answer."""
+        answers: dict[int, Answer] = {}
+        asked: list[int] = []  # place of the crop of each request
+
+        def requests() -> Iterator[Request]:
+            # The engine takes the next request when it has room for it, so few image tokens are held at a time.
+            for place, crop in enumerate(crops):
+                if not has_ink(crop.pixels):
+                    answers[place] = _NO_INK
+                    continue
+                try:
+                    with clock.measure("vision"):
+                        request = self._request(crop, options)
+                except (InputError, InferenceError) as problem:
+                    answers[place] = replace(_NO_INK, problem=problem)
+                    continue
+                asked.append(place)
+                yield request
+
+        with clock.measure("decoding"):
+            for index, outcome in self._engine.generate(requests()):
+                answers[asked[index]] = self._answer(outcome)
+        return [answers[place] for place in range(len(crops))]
+
+    def _request(self, crop: Crop, options: ParseOptions) -> Request:
+        patches = vlm.prepare(crop.pixels, crop.task, self._facts)
+        prompt = build_prompt(self._tokenizer, crop.task, patches.grid, self._facts)
+        image_tokens = self._vision.run(patches.inputs())["image_embeds"][0]
+        return Request(
+            embeddings=place_image(_embedded(self._embed, prompt.ids), image_tokens, prompt),
+            positions=prompt.positions,
+            max_new_tokens=options.max_new_tokens or self._facts.max_new_tokens,
+            stop_tokens=frozenset(self._facts.tokens.end),
+            sampling=Sampling(options.temperature, options.top_p, options.seed),
+            guard=USUAL_LOOPS if options.loop_guard else None,
+            time_limit_s=options.time_limit_s,
+        )
+
+    def _answer(self, outcome: Outcome) -> Answer:
+        if not isinstance(outcome, Generation):
+            return replace(_NO_INK, problem=outcome)
+        if outcome.finish == "nonfinite" and not outcome.tokens:
+            problem = InferenceError(
+                "the decoder gave numbers that are not finite", fix="run `docvino verify`, or use --execution f32"
+            )
+            return replace(_NO_INK, finish="nonfinite", problem=problem)
+        return Answer(
+            text=self._tokenizer.decode(outcome.tokens),
+            confidence=outcome.confidence,
+            finish=outcome.finish,
+            prompt_tokens=outcome.prompt_tokens,
+            tokens=outcome.generated,
+        )
+
+
+def _embedded(embed: Model, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Token ids int64 (n,) -> float32 (n, E)."""
+    rows: NDArray[np.float32] = embed.run({"input_ids": ids[None]})["inputs_embeds"][0]
+    return rows

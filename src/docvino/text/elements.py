@@ -1,0 +1,63 @@
+"""Answers of a reader that reads one element at a time -> blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from docvino.document import Answer, Block, Crop, Region, Task, box_polygon, moved
+from docvino.text.answers import interpret
+
+# What an element is called where no layout model named it.
+LABELS: dict[Task, str] = {"ocr": "text", "spotting": "text"}
+
+
+def element_blocks(
+    page_index: int, regions: Sequence[Region], crops: Sequence[Crop], answers: Sequence[Answer]
+) -> tuple[Block, ...]:
+    """A block for each crop that shows something, in the order of the crops; all polygons are in page pixels.
+
+    A crop without regions is an element by itself, called by its task. One without an answer makes no block.
+    """
+    blocks: list[Block] = []
+    for crop, answer in zip(crops, answers, strict=True):
+        if answer.problem is not None:
+            continue
+        height_px, width_px = crop.pixels.shape[:2]
+        said = interpret(crop.task, answer.text, width_px, height_px)
+        if not said.content.strip():
+            continue
+        shown = [regions[place] for place in crop.regions]
+        whole = moved(box_polygon(0.0, 0.0, float(width_px), float(height_px)), crop.offset_px)
+        blocks.append(
+            Block(
+                id=f"p{page_index + 1}-b{len(blocks) + 1}",
+                label=shown[0].label if shown else LABELS.get(crop.task, crop.task),
+                polygons=tuple(region.polygon for region in shown) or (whole,),
+                order=len(blocks),
+                content=said.content,
+                format=said.format,
+                confidence=answer.confidence,
+                layout_score=shown[0].score if shown else None,
+                lines=tuple(
+                    line.model_copy(
+                        update={"polygon": moved(line.polygon, crop.offset_px), "confidence": answer.confidence}
+                    )
+                    for line in said.lines
+                ),
+                cells=said.cells,
+                finish=answer.finish,
+                warnings=(*said.warnings, *_ending(answer)),
+            )
+        )
+    return tuple(blocks)
+
+
+def _ending(answer: Answer) -> tuple[str, ...]:
+    """What a reader of the block must know of how its text ended."""
+    return {
+        "length": ("the text goes on behind the token limit (--max-new-tokens)",),
+        "time": ("the time limit ended the text (--time-limit-s)",),
+        "repetition": ("the model went in circles: its text ends after the first round",),
+        "nonfinite": ("the text ends where the model gave numbers that are not finite",),
+        "cancelled": ("the text was cancelled",),
+    }.get(answer.finish, ())
