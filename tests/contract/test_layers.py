@@ -41,7 +41,7 @@ LAYERS = (
 )
 # Rooms of one layer that may look at each other: codec is what golden cases are made and judged with, and what the
 # plain loop of a vision-language model is made of; reference reads a model's facts as its conversion does; a decoder is
-# compiled under the rules of devices.
+# compiled under the rules of devices; Markdown must tell formulas from text.
 SIBLINGS = {
     ("golden", "codec"),
     ("golden_vlm", "codec"),
@@ -49,6 +49,7 @@ SIBLINGS = {
     ("stateful", "codec"),
     ("reference", "convert"),
     ("decoder", "device"),
+    ("render", "text"),
 }
 
 OWNERS = {
