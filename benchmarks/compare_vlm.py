@@ -106,6 +106,7 @@ def main() -> None:
             for worker in workers:
                 if task in worker.tasks:
                     seconds = worker.ask(task, number)
+                    print(f"{turn} {task} {number} {worker.name} {seconds:.3f} s", file=sys.stderr, flush=True)
                     if turn:  # the first round warms up
                         found.setdefault(f"{worker.name}|{task}|{number}", []).append(seconds)
         print(f"round {turn} of {args.rounds}", flush=True)

@@ -23,7 +23,7 @@ def element_blocks(
         if answer.problem is not None:
             continue
         height_px, width_px = crop.pixels.shape[:2]
-        said = interpret(crop.task, answer.text, width_px, height_px)
+        said = interpret(crop.task, answer.text, width_px, height_px, confidence=answer.confidence)
         if not said.content.strip():
             continue
         shown = [regions[place] for place in crop.regions]
@@ -39,13 +39,10 @@ def element_blocks(
                 confidence=answer.confidence,
                 layout_score=shown[0].score if shown else None,
                 lines=tuple(
-                    line.model_copy(
-                        update={"polygon": moved(line.polygon, crop.offset_px), "confidence": answer.confidence}
-                    )
-                    for line in said.lines
+                    line.model_copy(update={"polygon": moved(line.polygon, crop.offset_px)}) for line in said.lines
                 ),
                 cells=said.cells,
-                finish=answer.finish,
+                finish="repetition" if said.was_cut else answer.finish,
                 warnings=(*said.warnings, *_ending(answer)),
             )
         )

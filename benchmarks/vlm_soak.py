@@ -1,0 +1,68 @@
+"""Memory of a PaddleOCR-VL reader over many crops of many sizes.
+
+    python benchmarks/vlm_soak.py BUNDLE [--crops 1000] [--new-tokens 24]
+
+BUNDLE is a converted model (`docvino convert`). Prints the resident memory every 50 crops, and how much it grew after
+the first 200.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+
+from docvino.bundle import open_vlm_bundle
+from docvino.document import Crop
+from docvino.runtime.stages import Clock
+from docvino.runtime.vlm import VlmReader
+from docvino.settings import ParseOptions, RuntimeConfig
+
+BATCH = 10
+
+
+def resident_mib() -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    raise SystemExit("this system does not say how much memory a process has")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--crops", type=int, default=1000)
+    parser.add_argument("--new-tokens", type=int, default=24)
+    parser.add_argument("--most-px", type=int, default=400, help="largest side of a crop")
+    args = parser.parse_args()
+    bundle = open_vlm_bundle(args.bundle)
+    runtime = RuntimeConfig(precision=bundle.manifest.precision, model_cache=False)
+    reader = VlmReader.open(bundle, runtime)[0]
+    dice = random.Random(0)
+    sizes = set()
+    began, after = time.perf_counter(), {}
+    for done in range(0, args.crops, BATCH):
+        crops = []
+        for seed in range(done, done + BATCH):
+            size = dice.randint(20, args.most_px), dice.randint(20, args.most_px)
+            sizes.add(size)
+            crops.append(Crop(np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8), "ocr", ()))
+        options = ParseOptions(max_new_tokens=dice.randint(args.new_tokens // 2, args.new_tokens))
+        for answer in reader.read(crops, options, Clock()):
+            if answer.problem is not None:
+                raise SystemExit(str(answer.problem))
+        if (done + BATCH) % 50 == 0:
+            after[done + BATCH] = resident_mib()
+            print(
+                f"{done + BATCH:6d} crops {after[done + BATCH]:8.1f} MiB {time.perf_counter() - began:7.0f} s",
+                flush=True,
+            )
+    growth = max(mib for count, mib in after.items() if count > 200) / after[200] - 1
+    print(f"{len(sizes)} sizes; from 200 to {args.crops} crops memory grew by {growth:.2%} at most")
+
+
+if __name__ == "__main__":
+    main()
