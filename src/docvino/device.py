@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,15 +83,9 @@ class Model:
         self.devices = tuple(str(device) for device in compiled.get_property("EXECUTION_DEVICES"))
         self.execution_precision = _precision_name(compiled)
         self._outputs = [port.get_any_name() for port in compiled.outputs]
-        self._compiled = compiled
-        self._slots = slots
-        self._request = compiled.create_infer_request()
-        self._queue = self._new_queue() if slots > 1 else None
-
-    def _new_queue(self) -> Any:
-        queue = ov.AsyncInferQueue(self._compiled, self._slots)
-        queue.set_callback(self._collect)
-        return queue
+        # Requests of OpenVINO's own and no AsyncInferQueue: one that is dropped after a failure crashes the process.
+        self._requests = [compiled.create_infer_request() for _ in range(slots)]
+        self._request = self._requests[0]
 
     def reset_state(self) -> None:
         """A model that remembers (a decoder with its keys and values) begins anew."""
@@ -114,31 +110,34 @@ class Model:
 
         Raises: InferenceError when the device fails or an output is not finite.
         """
-        if self._queue is None:
-            for batch in batches:
-                yield self.run(batch)
-            return
-        # Each call has its own place for results: a request left over from a call that was given up cannot add to it.
-        done: dict[int, Tensors] = {}
-        following = 0
+        running: deque[Any] = deque()
         try:
             for index, batch in enumerate(batches):
-                self._queue.start_async(dict(batch), userdata=(done, index))
-                while following in done:
-                    yield self._checked(done.pop(following))
-                    following += 1
-            self._queue.wait_all()
-        except RuntimeError as error:
-            # A request that failed leaves its queue unusable: the next call gets a new one.
-            self._queue = self._new_queue()
-            raise self._failure(error) from error
-        while following in done:
-            yield self._checked(done.pop(following))
-            following += 1
+                if len(running) == len(self._requests):
+                    yield self._finished(running.popleft())
+                request = self._requests[index % len(self._requests)]
+                self._start(request, batch)
+                running.append(request)
+            while running:
+                yield self._finished(running.popleft())
+        finally:
+            # Given up or failed: what is on its way must land before its request is used again.
+            for request in running:
+                with suppress(RuntimeError):
+                    request.wait()
 
-    def _collect(self, request: Any, place: tuple[dict[int, Tensors], int]) -> None:
-        done, index = place
-        done[index] = {name: request.get_tensor(name).data.copy() for name in self._outputs}
+    def _start(self, request: Any, batch: Mapping[str, NDArray[np.float32]]) -> None:
+        try:
+            request.start_async(dict(batch), share_inputs=False)
+        except RuntimeError as error:
+            raise self._failure(error) from error
+
+    def _finished(self, request: Any) -> Tensors:
+        try:
+            request.wait()
+        except RuntimeError as error:
+            raise self._failure(error) from error
+        return self._copy_outputs(request)
 
     def _copy_outputs(self, request: Any) -> Tensors:
         return self._checked({name: request.get_tensor(name).data.copy() for name in self._outputs})
