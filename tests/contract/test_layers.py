@@ -40,8 +40,8 @@ LAYERS = (
     {"__main__"},
 )
 # Rooms of one layer that may look at each other: an answer to a crop may be its error; codec is what golden cases are
-# made and judged with, and what the plain loop of a vision-language model is made of; reference reads a model's facts as
-# its conversion does; a decoder is compiled under the rules of devices; Markdown must tell formulas from text.
+# made and judged with, and what the plain loop of a vision-language model is made of; reference reads a model's facts
+# as its conversion does; a decoder is compiled under the rules of devices; Markdown must tell formulas from text.
 SIBLINGS = {
     ("document", "errors"),
     ("golden", "codec"),
