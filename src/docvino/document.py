@@ -151,14 +151,15 @@ class Cell(Frozen):
 
 
 class Block(Frozen):
-    """One piece of a page in reading order: a title, a paragraph group, a table, a figure.
+    r"""One piece of a page in reading order: a title, a paragraph group, a table, a figure.
 
     id             unique in the document, e.g. "p1-b3" (page 1, block 3)
     label          role by the layout model's own name; "text" for text that the layout model did not see
     polygons       every region the block covers
     order          place in the page's reading order, from 0
     content        text in `format`; paragraphs are separated by an empty line; of a table `<table>`, or one line a row
-                   with tabs between the cells when its structure is not known
+                   with tabs between the cells when its structure is not known. Formulas in text and in cells stand as
+                   `\(x\)` and `\[x\]`; a block in LaTeX is formulas without delimiters, an empty line between two
     confidence     mean of its lines weighted by their length, None when nothing was read
     layout_score   score of the layout model, None when it did not see the block
     """

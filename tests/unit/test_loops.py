@@ -107,9 +107,10 @@ def test_rows_of_a_table_may_repeat_until_they_are_a_loop() -> None:
         "Contents\n" + "\n".join(f"Chapter {number} ........................ {number * 7}" for number in range(30)),
         "\n".join(f"{number} | 0.00 | 0.00 | 0.00 | 0.00" for number in range(40)),
         "Signature: " + "_" * 60 + " Date: " + "_" * 30,
+        " ".join(f"word{number}" for number in range(60)) + ": " + "_" * 250,
         "He said no, no, no, no, no, and then he said it once more: no, no, no, no.",
     ],
-    ids=["twelve ones", "numbers", "leaders", "zeros", "form", "no, no"],
+    ids=["twelve ones", "numbers", "leaders", "zeros", "form", "long form", "no, no"],
 )
 def test_honest_repetition_is_left_alone(text: str) -> None:
     assert cut(text) == (text, False)

@@ -171,3 +171,30 @@ def test_an_html_table_is_given_as_it_is_and_shown_as_one() -> None:
     markdown = to_markdown(made.model_copy(update={"pages": (page.model_copy(update={"blocks": blocks}),)}))
     assert markdown == f"before\n\n{content}\n\nafter\n"
     assert shown(markdown) == f"<p>before</p>\n{content}\n<p>after</p>"
+
+
+@pytest.mark.parametrize(
+    ("content", "markdown"),
+    [
+        (r"so \(x_1*y_1\) costs $5_", r"so $x_1*y_1$ costs \$5\_"),
+        (r"so \[a < b\]", "so $$a < b$$"),
+        (r"\(a\) - b", "$a$ - b"),
+        ("- \\(a\\)\n- b", "\\- $a$\n\\- b"),
+        ("• \\(a\n- b\\)", "- $a - b$"),
+        ("\\(a\\)\n\n\\(b\\) \\(c", "$a$\n\n$b$ \\\\(c"),
+        ("\ue000 and \\(a_1\\)", "\ue000 and \\\\(a\\_1\\\\)"),
+    ],
+)
+def test_formulas_in_a_text_stand_between_dollar_signs_and_are_not_escaped(content: str, markdown: str) -> None:
+    assert to_markdown(document([("text", content)])) == markdown + "\n"
+
+
+def test_formulas_in_a_title_stand_between_dollar_signs() -> None:
+    assert to_markdown(document([("title", r"On \(L_2\) # 1")])) == "# On $L_2$ # 1\n"
+
+
+def test_each_formula_of_a_formula_block_stands_between_dollar_signs_on_one_line() -> None:
+    (page,) = document([("formula", "a_1\n- b\n\nc")]).pages
+    blocks = (page.blocks[0].model_copy(update={"format": "latex"}),)
+    made = document([]).model_copy(update={"pages": (page.model_copy(update={"blocks": blocks}),)})
+    assert to_markdown(made) == "$$\na_1 - b\n$$\n\n$$\nc\n$$\n"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docvino.text.math import delimited, faults, formulas, split, to_dollars
+from docvino.text.math import delimited, faults, formulas, split
 
 
 def upstream(text: str) -> str:
@@ -33,32 +33,30 @@ def unspaced(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
-# text: upstream's form, docvino's form, the same with dollar signs
+# text: upstream's form, docvino's form
 GOLDEN = {
-    r"so \(x^2\) is": ("so  $ x^2 $ is", r"so \(x^2\) is", "so $x^2$ is"),
-    r"then \[ a=b \]": ("then  $$  a=b  $$ ", r"then \[a=b\]", "then $$a=b$$"),
-    r"\[\[a=b\]\]": (" $$ a=b $$ ", r"\[a=b\]", "$$a=b$$"),
-    r"$\(x\)$ and $$\[ y \]$$": (" $ x $ and  $$  y  $$ ", r"\(x\) and \[y\]", "$x$ and $$y$$"),
-    r"\(a $ b\)": (" $ a  b $", r"\(a  b\)", "$a  b$"),
-    "$x$ stays": ("$x$ stays", "$x$ stays", "$x$ stays"),
-    "no formula": ("no formula", "no formula", "no formula"),
+    r"so \(x^2\) is": ("so  $ x^2 $ is", r"so \(x^2\) is"),
+    r"then \[ a=b \]": ("then  $$  a=b  $$ ", r"then \[a=b\]"),
+    r"\[\[a=b\]\]": (" $$ a=b $$ ", r"\[a=b\]"),
+    r"$\(x\)$ and $$\[ y \]$$": (" $ x $ and  $$  y  $$ ", r"\(x\) and \[y\]"),
+    r"\(a $ b\)": (" $ a  b $", r"\(a  b\)"),
+    "$x$ stays": ("$x$ stays", "$x$ stays"),
+    "no formula": ("no formula", "no formula"),
 }
 
 
 @pytest.mark.parametrize("text", GOLDEN)
-def test_delimiters_are_those_of_upstream_but_for_blanks(text: str) -> None:
-    theirs, ours, dollars = GOLDEN[text]
+def test_formulas_are_those_of_upstream_but_stand_between_brackets(text: str) -> None:
+    theirs, ours = GOLDEN[text]
     assert upstream(text) == theirs
     assert delimited(text) == ours
-    assert to_dollars(text) == dollars
-    assert unspaced(dollars) == unspaced(theirs)
+    assert unspaced(upstream(ours)) == unspaced(theirs)
 
 
 def test_a_price_beside_a_formula_is_kept_where_upstream_drops_its_dollar() -> None:
     text = r"it costs $5, so \(x=5\), or US$ 6"
     assert unspaced(upstream(text)) == "itcosts5,so$x=5$,orUS6"
     assert delimited(text) == text
-    assert to_dollars(text) == r"it costs \$5, so $x=5$, or US\$ 6"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,7 @@ def test_a_price_beside_a_formula_is_kept_where_upstream_drops_its_dollar() -> N
     ],
 )
 def test_what_is_no_formula_stays_as_it_is(text: str) -> None:
-    assert delimited(text) == to_dollars(text) == text
+    assert delimited(text) == text
 
 
 def test_a_delimiter_without_its_other_half_stays_beside_a_formula() -> None:
@@ -96,12 +94,16 @@ def test_pieces_come_in_order_without_delimiters() -> None:
 
 
 @given(st.lists(st.sampled_from([r"\(", r"\)", r"\[", r"\]", "$", "$$", "\\", "a", "b ", "\n", "5"]), max_size=20))
-def test_no_letter_is_lost_and_a_second_time_changes_nothing(pieces: list[str]) -> None:
+def test_no_letter_is_lost_however_wrong_the_delimiters(pieces: list[str]) -> None:
     text = "".join(pieces)
-    found = delimited(text)
     for letter in "ab5":
-        assert found.count(letter) == to_dollars(text).count(letter) == text.count(letter)
-    assert delimited(found) == found
+        assert delimited(text).count(letter) == text.count(letter)
+
+
+@given(st.lists(st.sampled_from([r"\(a\)", r"\[ b\]", r"$\( c \)$", " $5 ", "d\n", "\\", " "]), max_size=20))
+def test_delimiting_a_second_time_changes_nothing(pieces: list[str]) -> None:
+    once = delimited("".join(pieces))
+    assert delimited(once) == once
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 from docvino.document import BULLETS, Block, Document, Page
+from docvino.text import math
 
 # Running heads and feet are no part of the text; they stay in the JSON.
 FURNITURE = frozenset({"header", "footer"})
 PICTURES = frozenset({"figure"})
+
+_PLACE = "\ue000"  # of the private use area: stands for a formula while the text around it is escaped
 
 _INLINE = re.compile(r"([\\`*_\[\]<>|~$]|&(?=#?\w+;))")
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
@@ -43,23 +46,44 @@ def _piece(block: Block, images: Mapping[str, str], *, first: bool) -> str:
     if not block.content.strip():
         return ""
     if block.format == "latex":
-        return f"$$\n{block.content.strip()}\n$$"
+        return "\n\n".join(f"$$\n{_one_line(formula)}\n$$" for formula in block.content.split("\n\n"))
     if block.format == "html":
         return block.content  # as it is: Markdown has HTML tables, and its own know no spans
     if block.label == "title":
-        text = _CLOSING.sub(r"\\", " ".join(escape(part) for part in block.content.split("\n\n")))
+        text = _CLOSING.sub(r"\\", " ".join(_shown(part) for part in block.content.split("\n\n")))
         return f"{'#' if first else '##'} {text}"
     if block.label == "table":
         # Two spaces at a line's end keep the rows apart.
-        return "  \n".join(escape(row.replace("\t", "   ")) for row in block.content.split("\n"))
+        return "  \n".join(_shown(row.replace("\t", "   ")) for row in block.content.split("\n"))
     return "\n\n".join(_paragraph(paragraph) for paragraph in block.content.split("\n\n"))
 
 
 def _paragraph(text: str) -> str:
     """A paragraph that begins with a printed bullet is an item of a list."""
     if text.startswith(BULLETS) and text[1:].strip():
-        return f"- {escape(text[1:].strip())}"
-    return escape(text)
+        return f"- {_shown(text[1:].strip())}"
+    return _shown(text)
+
+
+def _shown(text: str) -> str:
+    """The text escaped, its formulas between dollar signs.
+
+    Source: PaddleX 3.7.2, the formula rule of the pipeline PaddleOCR-VL.
+    Differs: no blanks inside the dollar signs, with which pandoc and GitHub see no formula.
+    """
+    pieces = list(math.split(text))
+    if _PLACE in text or all(kind == "text" for kind, _ in pieces):
+        return escape(text)
+    written = {"inline": "${}$", "display": "$${}$$"}
+    formulas = iter([written[kind].replace("{}", _one_line(piece)) for kind, piece in pieces if kind != "text"])
+    # Escaped as a whole, because some characters need it only at the start of a line.
+    whole = escape("".join(piece if kind == "text" else _PLACE for kind, piece in pieces))
+    return "".join(next(formulas) if letter == _PLACE else letter for letter in whole)
+
+
+def _one_line(formula: str) -> str:
+    """Line feeds mean nothing in a formula, but a line that begins with a minus would begin a list."""
+    return " ".join(formula.split())
 
 
 def escape(text: str) -> str:

@@ -27,7 +27,8 @@ def cut(text: str, *, table: bool = False) -> tuple[str, bool]:
     1. the end of a text of more than 100 characters, when it repeats 5 times or more and is more than half of it;
     2. a whole text that repeats 10 times or more;
     3. a line that occurs 10 times or more and is 80 % of the lines or more;
-    4. the end of any text but a table, when it repeats 10 times or more in 200 characters or more.
+    4. the end of any text but a table, when it repeats letters or digits 10 times or more in 200 characters or more
+       (a line of dots or dashes is printed in many forms).
 
     Texts below 50 characters, tables below 5000, have none.
 
@@ -53,7 +54,7 @@ def _end_of_first_copy(text: str, *, table: bool) -> int | None:
         counted = period * -(-_UNIT // period)  # short units count in pieces of 8 characters or more
         half = total > _LONG and run >= _REPEATS * counted and 2 * run > total
         whole = run == total > _MANY and run >= _MANY * period
-        long = not table and run >= _MANY * period and run >= _MANY_CHARACTERS
+        long = not table and run >= max(_MANY * period, _MANY_CHARACTERS) and any(map(str.isalnum, text[-period:]))
         if half or whole or long:
             return total - run + period
     return None

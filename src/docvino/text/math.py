@@ -1,7 +1,7 @@
 r"""Formulas in what a model writes: their delimiters, and whether TeX would read them.
 
 A formula in running text or in a cell stands as `\(x\)`, one on a line of its own as `\[x\]`: unlike dollar signs,
-nobody takes these for prices. Outputs that want dollar signs ask `to_dollars`.
+nobody takes these for prices.
 
 Source: PaddleX 3.7.2, the formula rule of the pipeline PaddleOCR-VL, as a rule; the code is docvino's own.
 """
@@ -23,7 +23,7 @@ _FORMULA = re.compile(
     r"\$*",
     re.DOTALL,
 )
-_DOUBLED = re.compile(r"(?<!\\)(\\\[\s*\\\[|\\\]\s*\\\])")
+_DOUBLED = re.compile(r"(?<!\\)(?:\\\[(?:[\s$]*\\\[)+|\\\](?:[\s$]*\\\])+)")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _IN_DOLLARS = re.compile(r"(\$\$?)(?!\$)(.+?)(?<![\\$])\1", re.DOTALL)
 _HALF = re.compile(r"\A(?:\\\[|\\\(|\$+)|(?<!\\)(?:\\\]|\\\)|\$+)\Z")
@@ -53,19 +53,15 @@ def delimited(text: str) -> str:
 
     Dollar signs at and in a formula are dropped, and so are doubled brackets.
 
-    Differs: upstream writes ` $ x $` and ` $$ x $$ ` and deletes all other dollar signs of the text, prices too. It
-    takes TeX's line break with a height, `\\[2pt]`, and delimiters without their other half for those of a formula.
+    Differs: upstream writes ` $ x $` and ` $$ x $$ ` (Markdown does so here) and deletes all other dollar signs of the
+    text, prices too. It takes TeX's line break with a height, `\\[2pt]`, and delimiters without their other half for
+    those of a formula.
     """
-    return _written(text, {"text": "{}", "inline": r"\({}\)", "display": r"\[{}\]"})
-
-
-def to_dollars(text: str) -> str:
-    r"""Text with its formulas as `$x$` and `$$x$$` and other dollar signs as `\$`; without formulas as it is.
-
-    Differs from upstream as `delimited` does, and writes no blanks inside the dollar signs: pandoc and GitHub see no
-    formula then.
-    """
-    return _written(text, {"text": "{}", "inline": "${}$", "display": "$${}$$"}, escape_dollars=True)
+    pieces = list(split(text))
+    if all(kind == "text" for kind, _ in pieces):
+        return text
+    written = {"text": "{}", "inline": r"\({}\)", "display": r"\[{}\]"}
+    return "".join(written[kind].replace("{}", piece) for kind, piece in pieces)
 
 
 def formulas(answer: str) -> tuple[str, ...]:
@@ -94,16 +90,6 @@ def faults(formula: str) -> tuple[str, ...]:
 
 def _bare(formula: str) -> str:
     return _BLANK_LINES.sub("\n", formula.strip())
-
-
-def _written(text: str, forms: dict[Kind, str], *, escape_dollars: bool = False) -> str:
-    pieces = list(split(text))
-    if all(kind == "text" for kind, _ in pieces):
-        return text
-    return "".join(
-        _DOLLAR.sub(r"\\$", piece) if kind == "text" and escape_dollars else forms[kind].replace("{}", piece)
-        for kind, piece in pieces
-    )
 
 
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|.", re.DOTALL)
