@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--gguf", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--too-slow-s", type=float, default=30, help="what takes longer at first is measured once")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", default="", help="engines whose names contain one of these words, by comma")
     args = parser.parse_args()
@@ -99,16 +100,19 @@ def main() -> None:
     workers = [Worker(n, w) for n, w in engines.items() if not words or any(word in n for word in words)]
     rows = [("page", 0)] if args.page else ROWS
     found: dict[str, list[float]] = {}
-    bandwidth = []
+    bandwidth, once = [], set()
     for turn in range(args.rounds + 1):
         bandwidth.append(read_bandwidth())
         for task, number in rows:
             for worker in workers:
-                if task in worker.tasks:
+                key = f"{worker.name}|{task}|{number}"
+                if task in worker.tasks and key not in once:
                     seconds = worker.ask(task, number)
                     print(f"{turn} {task} {number} {worker.name} {seconds:.3f} s", file=sys.stderr, flush=True)
-                    if turn:  # the first round warms up
-                        found.setdefault(f"{worker.name}|{task}|{number}", []).append(seconds)
+                    if turn or seconds > args.too_slow_s:  # the first round warms up
+                        found.setdefault(key, []).append(seconds)
+                    if not turn and seconds > args.too_slow_s:
+                        once.add(key)
         print(f"round {turn} of {args.rounds}", flush=True)
     peaks = {worker.name: worker.ask("rss") for worker in workers}
     for worker in workers:
@@ -123,7 +127,8 @@ def main() -> None:
             if times:
                 middle = statistics.median(times)
                 rate = "" if task == "page" else f"{number / middle:9.1f} /s"
-                print(f"  {worker.name:20s} {middle * 1000:10.1f} ms {rate}  ({min(times):.3f}..{max(times):.3f} s)")
+                spread = "once" if len(times) == 1 else f"{min(times):.3f}..{max(times):.3f} s"
+                print(f"  {worker.name:20s} {middle * 1000:10.1f} ms {rate}  ({spread})")
     print("\npeak MiB " + ", ".join(f"{name} {peak:.0f}" for name, peak in peaks.items()))
     if args.json:
         record = {"date": str(date.today()), "packages": packages, "bandwidth_gb_s": bandwidth, "seconds": found}
