@@ -327,7 +327,10 @@ def parse(
     ] = None,
     min_confidence: Annotated[float | None, typer.Option(help="Leave out lines read with less. Default 0.5.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run in the same folder.")] = False,
-    layout: Annotated[str | None, typer.Option(help="none: a page is one element. Default auto.")] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(help="auto (default), none (a page is one element), whitespace or picodet."),
+    ] = None,
     task: Annotated[
         str | None,
         typer.Option(help="With --layout none, what it is: ocr (default), table, formula, chart, seal, spotting."),
