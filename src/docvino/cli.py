@@ -36,7 +36,7 @@ from docvino.cli_common import (
     stdout,
 )
 from docvino.cli_models import models, toolchain
-from docvino.errors import EXIT_PARTLY_DONE, BundleError, ConfigError, DocvinoError
+from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
 from docvino.settings import RuntimeConfig, Settings, setting_names
 
 if TYPE_CHECKING:
@@ -138,8 +138,13 @@ def fetch(
     mirrors = tuple(sources) if sources else None
     runtime = settings_of(config, data_dir=data_dir, offline=offline, mirrors=mirrors).runtime
     from docvino.fetch import fetch_all
-    from docvino.specs import FOLDERS, select_models
+    from docvino.specs import FOLDERS, VLM_PRESETS, select_models
 
+    if name in VLM_PRESETS and name not in FOLDERS:
+        note(f"{name} comes with docvino: there is nothing to fetch")
+        if as_json:
+            print_json({name: str(VLM_PRESETS[name].source)})
+        return
     if name in FOLDERS:
         from docvino.hub import fetch_folder
 
@@ -215,15 +220,13 @@ def convert(
             _refuse(vlm_only, "folders with a PaddleOCR-VL model")
             _convert_own(name, out, runtime, road, opset, input_shape or [], image, as_json=as_json)
         return
-    from docvino.specs import FOLDERS, select_models
+    from docvino.specs import VLM_PRESETS, select_models
 
-    if name in FOLDERS:
-        from docvino.hub import folder_path, is_fetched
+    if name in VLM_PRESETS:
+        from docvino.hub import source_folder
 
         _refuse(paddle_only | {"--name": called}, f"models of your own, and {name} is one of docvino's")
-        if not is_fetched(FOLDERS[name], runtime.data_dir):
-            raise BundleError(f"{name} is not fetched", fix=f"docvino fetch {name}")
-        source = folder_path(FOLDERS[name], runtime.data_dir)
+        source = source_folder(VLM_PRESETS[name], runtime.data_dir)
         _convert_vlm(source, name, reference, runtime, force=force, as_json=as_json)
         return
     _refuse(paddle_only | vlm_only, f"models of your own, and there is no file or folder {name}")
@@ -475,9 +478,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _is_own_model(name: str, out: Path | None) -> bool:
     """An existing path; a folder that happens to be called like a model of ours is meant only with -o."""
-    from docvino.specs import FOLDERS, MODELS, PRESETS
+    from docvino.specs import MODELS, PRESETS, VLM_PRESETS
 
-    known = name in MODELS or name in PRESETS or name in FOLDERS
+    known = name in MODELS or name in PRESETS or name in VLM_PRESETS
     return Path(name).exists() and (out is not None or not known)
 
 

@@ -38,8 +38,8 @@ from docvino.runtime.orientation import Orientation, turn
 from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader
 from docvino.runtime.tables import TableReader
 from docvino.runtime.vlm import VlmReader
-from docvino.settings import ParseOptions, RuntimeConfig
-from docvino.specs import get_preset, picodet
+from docvino.settings import Layout, ParseOptions, RuntimeConfig
+from docvino.specs import VLM_PRESETS, get_preset, picodet
 from docvino.specs.model import ModelSpec, Preset, VlmPreset
 from docvino.text.blocks import assemble
 from docvino.text.elements import blocks_of_lines, element_blocks
@@ -286,7 +286,11 @@ def _load(spec: ModelSpec[Any], name: str, runtime: RuntimeConfig) -> tuple[Bund
 def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
     bundle = open_vlm_bundle(folder)
     name = bundle.manifest.spec
-    if runtime.layout == "auto":
+    kind: Layout | None = runtime.layout
+    if kind == "auto":
+        preset = VLM_PRESETS.get(name)
+        kind = preset.layout if preset is not None else None
+    if kind is None:
         raise ConfigError(
             f"{name} has no layout model yet",
             fix="add --layout none for a page that is one element (and --task), else --layout whitespace or picodet",
@@ -303,7 +307,7 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
         ModelProvenance(**base, part="vision"),
         ModelProvenance(**base, part=f"decoder: {decoder.form}, keys and values {decoder.kv_type}"),
     )
-    if runtime.layout == "none":
+    if kind == "none":
         return Stages(
             orientation=None,
             layout=None,
@@ -314,7 +318,7 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
             models=parts,
         )
     layout = None
-    if runtime.layout == "picodet":
+    if kind == "picodet":
         loaded = _load(picodet.LAYOUT, picodet.LAYOUT.name, runtime)
         layout = PicoDetLayout(loaded[1], picodet.LAYOUT)
         parts = (_provenance(*loaded), *parts)

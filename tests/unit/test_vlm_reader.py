@@ -343,7 +343,7 @@ def test_a_fetched_folder_is_converted_verified_and_read_by_its_name(
     folder = replace(specs.FOLDERS["paddleocr-vl-1.6"], files=files)
     monkeypatch.setattr(specs, "FOLDERS", MappingProxyType({folder.name: folder}))
     monkeypatch.setattr(
-        specs, "VLM_PRESETS", MappingProxyType({folder.name: VlmPreset(folder.name, folder.title, folder)})
+        specs, "VLM_PRESETS", MappingProxyType({folder.name: VlmPreset(folder.name, "title", "Apache-2.0", folder)})
     )
     data = ("--data-dir", tmp_path)
     code, _, err = run(capsys, "convert", folder.name, *data)
