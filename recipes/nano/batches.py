@@ -100,14 +100,14 @@ def _lines(dice: random.Random, lines: int, limit: int, stamped: bool = False) -
 
 def _hard(dice: random.Random, kind: float, easy: bool) -> Order:
     """Tables, formulas, spotting, seals, text under stamps; `kind` 0..1 chooses."""
-    if kind < 0.38:
+    if kind < 0.34:
         rows, columns = (2, 2) if easy else (dice.randint(2, 6), dice.randint(2, 5))
         height, width = rows * dice.uniform(24, 44) + 8, min(720, columns * dice.uniform(70, 150) + 8)
         return Order("table", round(height), round(width), rows=rows, columns=columns, easy=easy)
-    if kind < 0.64:
+    if kind < 0.60:
         height, width = (52, 140) if easy else (dice.uniform(36, 104), dice.uniform(90, 400))
         return Order("formula", round(height), round(width), easy=easy)
-    if kind < 0.8:
+    if kind < 0.73:
         height, width = (90, 200) if easy else (dice.uniform(100, 340), dice.uniform(160, 440))
         return Order("spotting", round(height), round(width), rows=1 if easy else dice.randint(1, 5))
     if kind < 0.9:

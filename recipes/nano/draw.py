@@ -120,7 +120,7 @@ class Painter:
         """`lines` lines that fill the crop, at most `limit` characters each; a stamp with other text is not read."""
         script: Script = "zh" if dice.random() < 0.42 else "en"
         picture = Image.new("L", (width, height))
-        if dice.random() < 0.006:
+        if not stamped and dice.random() < 0.006:
             return Drawing("ocr", "", self._damaged(dice, picture))
         said = self._paragraph(dice, picture, script, lines, limit)
         stamp = None
@@ -272,7 +272,10 @@ class Painter:
             text = _small_formula(dice) if small else _formula(dice)
             if len(text) > _FORMULA_LENGTH:
                 continue
-            image = self._mathtext.parse(f"${text}$", dpi=100, prop=dice.choice(self._math_fonts)).image
+            try:
+                image = self._mathtext.parse(f"${text}$", dpi=100, prop=dice.choice(self._math_fonts)).image
+            except ValueError:  # a power of a power without brackets
+                continue
             glyphs = np.asarray(image, dtype=np.uint8)
             if glyphs.size and glyphs.shape[1] < 640:
                 break
