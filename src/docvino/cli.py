@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from docvino import __version__
@@ -413,21 +414,36 @@ def demo(
     cache_dir: CacheDir = None,
     config: Config = None,
 ) -> None:
-    """Sets everything up, draws a page and reads it: the whole road in one command."""
+    """Sets everything up, draws a page and reads it with both kinds of models: the whole road in one command.
+
+    With --preset it is read by that one alone.
+    """
     settings = settings_of(
         config, preset=preset, device=device, precision=precision, data_dir=data_dir, cache_dir=cache_dir
     )
     from docvino.batch import Batch, exit_code
-    from docvino.demo import prepare, write_page
+    from docvino.demo import DEMO_PRESETS, prepare, write_page
     from docvino.parser import Parser
 
-    prepare(settings.runtime.preset, settings.runtime, note)
+    chosen = settings.origins["preset"].source != "default"
+    names = (settings.runtime.preset,) if chosen else DEMO_PRESETS
     page = write_page(out)
-    with Parser.open(settings.runtime) as parser:
-        outcomes = _run_with_progress(Batch(parser, out, settings.options), [str(page)])
-    folder = Path(outcomes[0].folder or out)
-    stdout.print((folder / "page.md").read_text(encoding="utf-8"), markup=False, end="")
-    note(f"picture {page}, Markdown {folder / 'page.md'}, boxes and confidences {folder / 'page.json'}")
+    outcomes, said = [], []
+    for name in names:
+        runtime = settings.runtime.model_copy(update={"preset": name})
+        prepare(name, runtime, note)
+        with Parser.open(runtime) as parser:
+            (outcome,) = _run_with_progress(Batch(parser, out / name, settings.options), [str(page)])
+        outcomes.append(outcome)
+        folder = Path(outcome.folder or out)
+        said.append((folder / "page.md").read_text(encoding="utf-8") if outcome.folder else "")
+        note(f"{name}: picture {page}, Markdown {folder / 'page.md'}, boxes and confidences {folder / 'page.json'}")
+    if len(names) == 1:
+        stdout.print(said[0], markup=False, end="")
+    else:
+        table = Table(*(f"{name}, {outcome.seconds:.1f} s" for name, outcome in zip(names, outcomes, strict=True)))
+        table.add_row(*map(escape, said))
+        stdout.print(table)
     raise typer.Exit(exit_code(outcomes))
 
 
