@@ -22,18 +22,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-import tokens
 import torch
 import torch.nn.functional as F  # noqa: N812
-from batches import PADDING, PATCHES, Batch, endless, make_batch, order, paint_batch
-from draw import Painter
-from model import Nano, as_patches, facts, greedy, parameters, write_folder
 from safetensors.torch import load_file, save_file
-from texts import Texts, split_words
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
+import tokens
+from batches import PADDING, PATCHES, Batch, endless, make_batch, order, paint_batch
+from crops import Painter
 from docvino.codec.prompt import Tokenizer
+from model import Nano, as_patches, facts, greedy, parameters, write_folder
+from texts import Texts, split_words
 
 PEAK, WARM_UP, STEADY, LAST = 1.2e-3, 300, 0.55, 0.02
 REPLAYS, POOL = 3, 300
@@ -46,7 +46,7 @@ class Crops(IterableDataset[Batch]):
         self._made_of = (assets, words, tokenizer, patches)
         self._progress = progress
 
-    def __iter__(self):  # noqa: ANN204
+    def __iter__(self):
         worker = torch.utils.data.get_worker_info()
         seed = time.time_ns() ^ ((worker.id if worker else 0) << 40)
         return endless(*self._made_of, seed, self._progress)
@@ -116,7 +116,11 @@ class State:
             if place == len(pairs) - 1 or size + pairs[place + 1][1].numel() * 4 > _PART_BYTES:
                 save_file(part, self.folder / f"weights-{number}.safetensors")
                 part, size, number = {}, 0, number + 1
-        squares = {n: self.optimiser.state[m]["exp_avg_sq"].to("cpu", torch.bfloat16) for n, m in pairs if m in self.optimiser.state}
+        squares = {
+            n: self.optimiser.state[m]["exp_avg_sq"].to("cpu", torch.bfloat16)
+            for n, m in pairs
+            if m in self.optimiser.state
+        }
         save_file(squares, self.folder / "moments.safetensors")
         known = {"step": self.step, "images": self.images, "seconds": round(self.seconds, 1)}
         (self.folder / "state.json").write_text(json.dumps(known) + "\n", encoding="utf-8")
@@ -167,7 +171,10 @@ def train(arguments: argparse.Namespace) -> None:
 
     threading.Thread(target=fetch, daemon=True).start()
     log = (run / "log.jsonl").open("a", encoding="utf-8")
-    print(f"{parameters(state.model) / 1e6:.2f} M parameters, {len(tokens.vocabulary())} tokens, step {state.step}", flush=True)
+    print(
+        f"{parameters(state.model) / 1e6:.2f} M parameters, {len(tokens.vocabulary())} tokens, step {state.step}",
+        flush=True,
+    )
 
     before, first = state.seconds, ready.get()  # drawing the first batch is not training
     begun, pool, uses = time.perf_counter(), [first], [0]
@@ -202,7 +209,11 @@ def train(arguments: argparse.Namespace) -> None:
     state.seconds = before + time.perf_counter() - begun
     state.save()
     if arguments.check:
-        line = {"step": state.step, "seconds": round(state.seconds, 1), **check(state.model, arguments.assets, tokenizer, device)}
+        line = {
+            "step": state.step,
+            "seconds": round(state.seconds, 1),
+            **check(state.model, arguments.assets, tokenizer, device),
+        }
         print(json.dumps(line, ensure_ascii=False), flush=True)
         log.write(json.dumps(line, ensure_ascii=False) + "\n")
     log.close()
@@ -220,7 +231,9 @@ def _next(ready: queue.Queue[Batch], pool: list[Batch], uses: list[int]) -> Batc
             place = random.choice(fit)
             uses[place] += 1
             old = pool[place]
-            return Batch(old.task, old.grid, old.ink, old.stamp, old.looks.roll(random.randrange(len(old.looks)), 0), old.answers)
+            return Batch(
+                old.task, old.grid, old.ink, old.stamp, old.looks.roll(random.randrange(len(old.looks)), 0), old.answers
+            )
         batch = ready.get()
     pool.append(batch)
     uses.append(0)
@@ -229,7 +242,9 @@ def _next(ready: queue.Queue[Batch], pool: list[Batch], uses: list[int]) -> Batc
     return batch
 
 
-def check(model: Nano, assets: Path, tokenizer: Tokenizer, device: str, batches: int = 16, crops: int = 48) -> dict[str, Any]:
+def check(
+    model: Nano, assets: Path, tokenizer: Tokenizer, device: str, batches: int = 16, crops: int = 48
+) -> dict[str, Any]:
     """Character error rate by task on crops of unseen words; a quick look, evaluate.py is the judge."""
     dice = random.Random(20261130)
     painter = Painter(assets, Texts(split_words(assets / "words.txt")[1]))
