@@ -117,10 +117,19 @@ class Painter:
     # ---- tasks; each draws `height` x `width` px
 
     def ocr(
-        self, dice: random.Random, height: int, width: int, *, lines: int = 1, limit: int = 80, stamped: bool = False
+        self,
+        dice: random.Random,
+        height: int,
+        width: int,
+        *,
+        lines: int = 1,
+        limit: int = 80,
+        stamped: bool = False,
+        scripts: tuple[Script, ...] = texts.SCRIPTS,
     ) -> Drawing:
         """`lines` lines that fill the crop, at most `limit` characters each; a stamp with other text is not read."""
-        script: Script = "zh" if dice.random() < 0.42 else "en"
+        chance: Script = "zh" if dice.random() < 0.42 else "en"
+        script = chance if chance in scripts else scripts[0]
         picture = Image.new("L", (width, height))
         if not stamped and dice.random() < 0.006:
             return Drawing("ocr", "", self._damaged(dice, picture))

@@ -30,6 +30,7 @@ from texts import Texts, split_words
 
 SEED = 20_261_130
 GROUPS = ("line", "paragraph", "table", "formula", "seal", "spotting", "stamped")
+PITCHES_PX = (22, 28, 34, 42, 56)
 _TAG = re.compile(r"<(?:fcel|ecel|lcel|ucel|xcel|nl)>")
 _PLACE = re.compile(r"<\|LOC_(\d+)\|>")
 
@@ -82,12 +83,6 @@ def _pieces(said: str) -> list[tuple[str, tuple[int, ...]]]:
     return [(text, tuple(map(int, _PLACE.findall(places)))) for text, places in pieces]
 
 
-def group_of(drawing: Drawing, lines: int) -> str:
-    if drawing.task == "ocr":
-        return "stamped" if drawing.stamp is not None else "line" if lines == 1 else "paragraph"
-    return drawing.task
-
-
 def evaluation_crops(assets: Path, each: int, seed: int = SEED) -> list[tuple[str, Drawing, random.Random]]:
     """`each` crops of every group, drawn as at the end of training, with dice that paint them."""
     painter = Painter(assets, Texts(split_words(assets / "words.txt")[1]))
@@ -112,6 +107,19 @@ def evaluation_crops(assets: Path, each: int, seed: int = SEED) -> list[tuple[st
     return found
 
 
+def clean_lines(assets: Path, each: int, seed: int = SEED) -> list[tuple[str, Drawing, random.Random]]:
+    """Undamaged text of one to six lines, `each` crops for every distance of lines, named after it."""
+    painter = Painter(assets, Texts(split_words(assets / "words.txt")[1]), damage=0)
+    dice = random.Random(seed)
+    found: list[tuple[str, Drawing, random.Random]] = []
+    for pitch in PITCHES_PX:
+        for _ in range(each):
+            lines, letters = dice.randint(1, 6), dice.choice((10, 20, 40, 60))
+            drawing = painter.ocr(dice, pitch * lines, round(letters * pitch * 0.37), lines=lines)
+            found.append((f"lines {pitch} px apart", drawing, random.Random(dice.getrandbits(32))))
+    return found
+
+
 def open_reader(bundle: Path) -> StatefulReader:
     opened = open_vlm_bundle(bundle)
     runtime = RuntimeConfig(model_cache=False)
@@ -122,7 +130,7 @@ def open_reader(bundle: Path) -> StatefulReader:
 def evaluate(
     reader: StatefulReader, drawn: list[tuple[str, Drawing, random.Random]], report: Callable[[str], None] = print
 ) -> dict[str, Score]:
-    scores = {name: Score() for name in GROUPS}
+    scores = {name: Score() for name in dict.fromkeys(name for name, _, _ in drawn)}
     for name, drawing, dice in drawn:
         answer = reader.read(paint(drawing, dice), drawing.task, len(drawing.text) + 60)
         scores[name].add(drawing.task, drawing.text, answer.text)
@@ -136,10 +144,14 @@ def main() -> None:
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--assets", type=Path, required=True)
     parser.add_argument("--each", type=int, default=60, help="crops of each group")
+    parser.add_argument(
+        "--clean", action="store_true", help="undamaged text by the distance of its lines, nothing else"
+    )
     parser.add_argument("--misses", type=int, default=0, help="show so many wrong answers of each group")
     arguments = parser.parse_args()
     begun = time.perf_counter()
-    scores = evaluate(open_reader(arguments.bundle), evaluation_crops(arguments.assets, arguments.each))
+    chosen = clean_lines if arguments.clean else evaluation_crops
+    scores = evaluate(open_reader(arguments.bundle), chosen(arguments.assets, arguments.each))
     print(f"{time.perf_counter() - begun:.0f} s")
     for name, score in scores.items():
         for truth, said in score.misses[: arguments.misses]:

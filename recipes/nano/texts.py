@@ -13,8 +13,8 @@ HERE = Path(__file__).resolve().parent
 ASCII = tuple(map(chr, range(32, 127)))
 # Signs beyond ASCII: of Chinese text, and those that European documents are full of.
 SIGNS = tuple("，。、：；？！（）《》“”‘’…—￥·【】～％－＋×÷±°€£§•→≤≥")
-SCRIPTS = ("en", "zh")
 Script = Literal["en", "zh"]
+SCRIPTS: tuple[Script, ...] = ("en", "zh")
 _HELD_OUT = 20
 
 
