@@ -61,7 +61,8 @@ def learning_rate(step: int, progress: float) -> float:
 class State:
     """Weights in float32 with their squared gradients, and how far training is; kept in `folder`."""
 
-    def __init__(self, folder: Path, device: str) -> None:
+    def __init__(self, folder: Path, device: str, start: Path | None = None) -> None:
+        """`start`: a Hugging Face folder whose weights a new run begins with."""
         self.folder = folder
         self.step, self.images, self.seconds = 0, 0, 0.0
         torch.manual_seed(1)
@@ -73,6 +74,10 @@ class State:
             moments = load_file(folder / "moments.safetensors")
             known = json.loads((folder / "state.json").read_text(encoding="utf-8"))
             self.step, self.images, self.seconds = known["step"], known["images"], known["seconds"]
+        elif start is not None:
+            model.load_state_dict(
+                {name: value.float() for name, value in load_file(start / "model.safetensors").items()}
+            )
         self.dtype = torch.bfloat16 if device == "cuda" else torch.float32
         self.model = model.to(device)
         self.names = [name for name, _ in self.model.named_parameters()]
@@ -138,13 +143,18 @@ def train(arguments: argparse.Namespace) -> None:
     device, run = arguments.device, arguments.run
     if device == "cuda":
         torch.set_float32_matmul_precision("high")
-    state = State(run, device)
+    state = State(run, device, arguments.start)
+
+    def place() -> float:
+        """Where in the whole training this is, 0..1."""
+        return arguments.begin + (1 - arguments.begin) * state.seconds / arguments.plan_seconds
+
     run.mkdir(parents=True, exist_ok=True)
     tokenizer_file = run / "tokenizer.json"
     tokenizer_file.write_text(tokens.tokenizer_json(), encoding="utf-8")
     tokenizer = Tokenizer.open(tokenizer_file)
     words, _ = split_words(arguments.assets / "words.txt")
-    progress = multiprocessing.Value("d", state.seconds / arguments.plan_seconds)
+    progress = multiprocessing.Value("d", place())
     crops = Crops(arguments.assets, words, tokenizer_file, arguments.patches, progress)
     loader = DataLoader(
         crops,
@@ -183,7 +193,7 @@ def train(arguments: argparse.Namespace) -> None:
     reported = begun
     while (elapsed := time.perf_counter() - begun) < arguments.seconds:
         state.seconds = before + elapsed
-        progress.value = state.seconds / arguments.plan_seconds
+        progress.value = place()
         batch = _next(ready, pool, uses)
         fresh += uses[-1] == 0 and batch is pool[-1]
         loss = loss_of(state.model, batch, tokenizer, state.dtype)
@@ -284,6 +294,8 @@ def main() -> None:
     parser.add_argument("--assets", type=Path, help="what assets.py collected")
     parser.add_argument("--seconds", type=float, default=1500, help="of this run; at most 25 minutes are meant")
     parser.add_argument("--plan-seconds", type=float, default=1500, help="of all runs together")
+    parser.add_argument("--start", type=Path, help="folder whose weights a new training begins with")
+    parser.add_argument("--begin", type=float, default=0.0, help="where in the curriculum it begins, 0..1")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--patches", type=int, default=PATCHES, help="of a batch; less on a CPU")
