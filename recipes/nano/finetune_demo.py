@@ -2,7 +2,7 @@
 
     python recipes/nano/finetune_demo.py FONT.ttf build/nano/demo --assets build/nano/assets
     docvino finetune src/docvino/models/nano build/nano/demo/train.jsonl --validation build/nano/demo/validation.jsonl \
-        -o build/nano/tuned --epochs 12 --batch 4 --learning-rate 4e-4 --device cpu
+        -o build/nano/tuned --epochs 10 --batch 4 --learning-rate 4e-4 --device cpu
 
 50 lines to train on, 40 to validate with, of other words; RGB PNG files and JSON lines.
 """
