@@ -19,6 +19,7 @@ import queue
 import random
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from texts import Texts, split_words
 PEAK, WARM_UP, STEADY, LAST = 1.2e-3, 300, 0.55, 0.02
 REPLAYS, POOL = 3, 300
 REPORT_STEPS = 200
+SAVE_SECONDS = 120.0  # what a run that ends in an error loses at most
 _PART_BYTES = 15 << 20  # a checkpoint comes in files of at most this size
 
 
@@ -163,21 +165,14 @@ def train(arguments: argparse.Namespace) -> None:
         prefetch_factor=2 if arguments.workers else None,
         collate_fn=lambda batch: batch,
     )
-    ready: queue.Queue[Batch] = queue.Queue(maxsize=24)
+    ready: queue.Queue[Batch | BaseException] = queue.Queue(maxsize=24)
 
     def fetch() -> None:
-        if device == "cpu":
-            for batch in loader:
+        try:
+            for batch in loader if device == "cpu" else _copied(loader, device):
                 ready.put(batch)
-        # On a stream of its own: else every copy would wait for the steps that are under way.
-        side, main_stream = torch.cuda.Stream(), torch.cuda.default_stream()
-        for batch in loader:
-            with torch.cuda.stream(side):
-                copied = batch.to(device)
-            side.synchronize()
-            for tensor in copied.tensors():
-                tensor.record_stream(main_stream)
-            ready.put(copied)
+        except Exception as error:  # noqa: BLE001  # the training thread would wait for ever
+            ready.put(error)
 
     threading.Thread(target=fetch, daemon=True).start()
     log = (run / "log.jsonl").open("a", encoding="utf-8")
@@ -186,11 +181,11 @@ def train(arguments: argparse.Namespace) -> None:
         flush=True,
     )
 
-    before, first = state.seconds, ready.get()  # drawing the first batch is not training
+    before, first = state.seconds, _checked(ready.get())  # drawing the first batch is not training
     begun, pool, uses = time.perf_counter(), [first], [0]
     losses: dict[str, list[Tensor]] = {}
     fresh = steps = images = 0
-    reported = begun
+    reported = saved = begun
     while (elapsed := time.perf_counter() - begun) < arguments.seconds:
         state.seconds = before + elapsed
         progress.value = place()
@@ -201,6 +196,9 @@ def train(arguments: argparse.Namespace) -> None:
         state.update(learning_rate(state.step, progress.value))
         state.step, steps = state.step + 1, steps + 1
         state.images, images = state.images + len(batch.answers), images + len(batch.answers)
+        if time.perf_counter() - saved > SAVE_SECONDS:
+            state.save()
+            saved = time.perf_counter()
         losses.setdefault(batch.task, []).append(loss.detach())
         if steps % arguments.report_steps == 0:
             now = time.perf_counter()
@@ -231,10 +229,28 @@ def train(arguments: argparse.Namespace) -> None:
     os._exit(0)  # the workers draw for ever
 
 
-def _next(ready: queue.Queue[Batch], pool: list[Batch], uses: list[int]) -> Batch:
+def _copied(loader: DataLoader[Batch], device: str) -> Iterator[Batch]:
+    """Batches on the GPU, by a stream of its own: else every copy would wait for the steps that are under way."""
+    side, training = torch.cuda.Stream(), torch.cuda.default_stream()
+    for batch in loader:
+        with torch.cuda.stream(side):
+            copied = batch.to(device)
+        side.synchronize()
+        for tensor in copied.tensors():
+            tensor.record_stream(training)
+        yield copied
+
+
+def _checked(found: Batch | BaseException) -> Batch:
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _next(ready: queue.Queue[Batch | BaseException], pool: list[Batch], uses: list[int]) -> Batch:
     """A new batch if one is there, else one of the pool again, else the next one when it comes."""
     try:
-        batch = ready.get_nowait()
+        batch = _checked(ready.get_nowait())
     except queue.Empty:
         fit = [place for place, count in enumerate(uses) if count < REPLAYS]
         if fit:
@@ -244,7 +260,7 @@ def _next(ready: queue.Queue[Batch], pool: list[Batch], uses: list[int]) -> Batc
             return Batch(
                 old.task, old.grid, old.ink, old.stamp, old.looks.roll(random.randrange(len(old.looks)), 0), old.answers
             )
-        batch = ready.get()
+        batch = _checked(ready.get())
     pool.append(batch)
     uses.append(0)
     if len(pool) > POOL:
