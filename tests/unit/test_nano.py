@@ -65,7 +65,7 @@ def drawn() -> tuple[Drawn, ...]:
 def halftone() -> tuple[Drawn, ...]:
     """Words on light grey paper, scanned finely in black and white: the network sees an average, or a snow of dots."""
     font, found = ImageFont.load_default(100), []
-    for rows in (("Every region keeps its place on", "the page and a score of its own", "between 0 and 1."), LONG):
+    for rows in (SHORT, LONG):
         width = max(font.getlength(row) for row in rows)
         picture = Image.new("L", (round(width) + 120, 140 * len(rows) + 60), 235)
         for place, row in enumerate(rows):
