@@ -64,12 +64,20 @@ class PageImage:
 
 @dataclass(frozen=True)
 class Region:
-    """A part of a page with one role, as the layout stage sees it. `score` is in [0, 1]."""
+    """A part of a page with one role, as the layout stage sees it. `score` is in [0, 1].
+
+    box   the upright box that was found, where the polygon is another outline of the same thing
+    """
 
     label: str
     score: float
     polygon: Polygon
     order: int | None = None
+    box: Box | None = None
+
+    @property
+    def bounds(self) -> Box:
+        return self.box or polygon_box(self.polygon)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,6 +32,7 @@ WeightPrecision = Literal["fp32", "fp16", "int8", "int4"]
 ExecutionPrecision = Literal["f32", "bf16", "f16"]
 KvPrecision = Literal["u8", "f16", "f32"]
 Layout = Literal["auto", "none"]
+LayoutShape = Literal["auto", "rect", "quad", "poly"]
 HUBS = ("huggingface", "modelscope", "aistudio")
 
 

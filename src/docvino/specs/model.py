@@ -7,7 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-Role = Literal["text-detection", "text-recognition", "layout", "orientation", "line-orientation", "table-structure"]
+from docvino.document import Task
+
+Role = Literal[
+    "text-detection",
+    "text-recognition",
+    "layout",
+    "document-layout",
+    "orientation",
+    "line-orientation",
+    "table-structure",
+]
+Asking = Literal["use_chart_recognition", "use_seal_recognition", "use_ocr_for_image_block"]
 ImageNetMean = (0.485, 0.456, 0.406)
 ImageNetStd = (0.229, 0.224, 0.225)
 
@@ -145,6 +156,39 @@ class LayoutFacts:
     score_threshold: float
     iou_threshold: float
     candidates: int
+
+
+@dataclass(frozen=True)
+class DocLabel:
+    """What one label of a PP-DocLayout model means for the reading of its regions.
+
+    task         what a region is read as; None: it is a picture
+    asking       the option that has a picture read all the same, and as what
+    threshold    regions with this score or less are dropped, [0, 1]
+    absorbs      regions that lie in one of this label disappear ("large"; the others are "union")
+    running      belongs to the page and not to the text: Markdown leaves it out
+    """
+
+    name: str
+    task: Task | None
+    threshold: float
+    asking: tuple[Asking, Task] | None = None
+    absorbs: bool = False
+    running: bool = False
+
+
+@dataclass(frozen=True)
+class DocLayoutFacts:
+    """Layout detection that ends in the graph (RT-DETR): rows of regions, with a reading order and, in V3, masks.
+
+    side_px      the page is stretched to a square of this side; pixels are scaled to 0..1, RGB
+    labels       by class
+    masks        whether the graph gives a mask per region, from which polygons are made
+    """
+
+    side_px: int
+    labels: tuple[DocLabel, ...]
+    masks: bool
 
 
 @dataclass(frozen=True)
