@@ -87,12 +87,17 @@ class Crop:
     `regions` are places in the page's list of regions.
 
     `offset_px` is where the crop's top-left corner lies on the page.
+
+    figures      regions inside this table and the marks that were painted over them, "" where none was
+    is_picture   it is shown as a picture, too, whatever is read in it
     """
 
     pixels: NDArray[np.uint8]
     task: Task
     regions: tuple[int, ...]
     offset_px: Point = (0.0, 0.0)
+    figures: tuple[tuple[str, int], ...] = ()
+    is_picture: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from docvino.document import (
 )
 from docvino.errors import BundleError, ConfigError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument, open_document, read_source
-from docvino.runtime.crops import cut, whole
+from docvino.runtime.crops import cut_lines, whole
 from docvino.runtime.layout import PicoDetLayout
 from docvino.runtime.lines import LineReader
 from docvino.runtime.orientation import Orientation, turn
@@ -264,7 +264,7 @@ def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
         layout,
         ByTask(readers),
         tasks=("ocr",),
-        cut=lambda page, regions, _: cut(page, regions),
+        cut=lambda page, regions, _: cut_lines(page, regions),
         assemble=_blocks_of_lines,
         models=tuple(_provenance(*pair) for pair in bundles),
     )
