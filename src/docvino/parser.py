@@ -221,7 +221,7 @@ class Parser:
         regions: list[Region] = []
         if self._stages.layout is not None:
             with clock.measure("layout"):
-                regions = self._stages.layout.detect(image)
+                regions = self._stages.layout.detect(image, options)
         crops = self._stages.cut(image, regions, options)
         return _Reading(image, regions, crops, self._stages.reader.read(crops, options, clock))
 

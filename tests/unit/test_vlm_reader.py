@@ -27,6 +27,7 @@ from docvino.parser import Parser
 from docvino.runtime.stages import Clock
 from docvino.runtime.vlm import VlmReader
 from docvino.settings import ParseOptions, RuntimeConfig, WeightPrecision
+from docvino.specs import doclayout
 from docvino.specs.model import HubFile, VlmPreset
 from docvino.stateful import StatefulReader
 from docvino.text.elements import element_blocks
@@ -325,7 +326,9 @@ def test_a_fetched_folder_is_converted_verified_and_read_by_its_name(
     folder = replace(specs.FOLDERS["paddleocr-vl-1.6"], files=files)
     monkeypatch.setattr(specs, "FOLDERS", MappingProxyType({folder.name: folder}))
     monkeypatch.setattr(
-        specs, "VLM_PRESETS", MappingProxyType({folder.name: VlmPreset(folder.name, folder.title, folder)})
+        specs,
+        "VLM_PRESETS",
+        MappingProxyType({folder.name: VlmPreset(folder.name, folder.title, folder, doclayout.V3)}),
     )
     data = ("--data-dir", tmp_path)
     code, _, err = run(capsys, "convert", folder.name, *data)

@@ -12,7 +12,18 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from docvino.document import Task
-from docvino.specs.model import Asking, DocLabel, DocLayoutFacts
+from docvino.specs import paddleocr_vl
+from docvino.specs.model import (
+    Asking,
+    DocLabel,
+    DocLayoutFacts,
+    HubFile,
+    HubFolder,
+    HubMember,
+    ModelSpec,
+    Repository,
+    TensorContract,
+)
 
 _ASKED_IMAGE: tuple[Asking, Task] = ("use_ocr_for_image_block", "ocr")
 
@@ -63,3 +74,72 @@ FACTS_V2 = DocLayoutFacts(
 LABELS: Mapping[str, DocLabel] = MappingProxyType({label.name: label for label in _LABELS_V3})
 PICTURES = frozenset(label.name for label in _LABELS_V3 if label.task is None)
 RUNNING = frozenset(label.name for label in _LABELS_V3 if label.running)
+
+# The published ONNX file. Source of the pin: five unrelated public projects that carry it alike, read 2026-11-30.
+FOLDER_V3 = HubFolder(
+    name="pp-doclayout-v3",
+    title="PP-DocLayoutV3 layout detection, 25 labels, as ONNX",
+    licence="Apache-2.0",
+    homepage="https://huggingface.co/PaddlePaddle/PP-DocLayoutV3_onnx",
+    repositories=MappingProxyType(
+        {
+            "huggingface": Repository("PaddlePaddle/PP-DocLayoutV3_onnx", "46bbdf188bb0a772c08aed74882ce7e51a8f1ea6"),
+            "modelscope": Repository("PaddlePaddle/PP-DocLayoutV3_onnx", "master"),
+        }
+    ),
+    files=(
+        HubFile("inference.onnx", 130_502_049, "45bf71750b00739a41fc209f132eb104a4d6b5bb29483c9078164d8b87cf28ba"),
+        HubFile("inference.yml", required=False),
+    ),
+)
+# A folder inside the repository of PaddleOCR-VL v1, in Paddle's old format, which OpenVINO reads itself.
+FOLDER_V2 = HubFolder(
+    name="pp-doclayout-v2",
+    title="PP-DocLayoutV2 layout detection, 25 labels, as Paddle program",
+    licence="Apache-2.0",
+    homepage=paddleocr_vl.V1.homepage,
+    repositories=paddleocr_vl.V1.repositories,
+    files=(
+        HubFile("PP-DocLayoutV2/inference.pdmodel"),
+        HubFile("PP-DocLayoutV2/inference.pdiparams"),
+        HubFile("PP-DocLayoutV2/inference.yml", required=False),
+    ),
+)
+
+_INPUTS = (
+    TensorContract("image", (1, 3, 800, 800)),
+    TensorContract("im_shape", (1, 2)),
+    TensorContract("scale_factor", (1, 2)),
+)
+_OUTPUTS = (TensorContract("boxes", (-1, -1)), TensorContract("counts", (-1,)))
+# Of scores. No weights could be had where this was written: limits as `golden.SCORE_LIMITS` has them, not measured.
+_TOLERANCES = {"fp32": 0.01, "fp16": 0.02, "bf16": 0.1}
+# int8 weights could not be judged, either, and the file is small beside the model that it works for.
+_PRECISIONS = ("fp32", "fp16")
+
+V3 = ModelSpec(
+    name=FOLDER_V3.name,
+    title=FOLDER_V3.title,
+    role="document-layout",
+    licence=FOLDER_V3.licence,
+    homepage=FOLDER_V3.homepage,
+    source=HubMember(FOLDER_V3, "inference.onnx"),
+    inputs=_INPUTS,
+    outputs=(*_OUTPUTS, TensorContract("masks", (-1, -1, -1))),
+    facts=FACTS_V3,
+    tolerances=_TOLERANCES,
+    precisions=_PRECISIONS,
+)
+V2 = ModelSpec(
+    name=FOLDER_V2.name,
+    title=FOLDER_V2.title,
+    role="document-layout",
+    licence=FOLDER_V2.licence,
+    homepage=FOLDER_V2.homepage,
+    source=HubMember(FOLDER_V2, "PP-DocLayoutV2/inference.pdmodel"),
+    inputs=_INPUTS,
+    outputs=_OUTPUTS,
+    facts=FACTS_V2,
+    tolerances=_TOLERANCES,
+    precisions=_PRECISIONS,
+)

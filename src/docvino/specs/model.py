@@ -88,6 +88,18 @@ class HubFolder:
 
 
 @dataclass(frozen=True)
+class HubMember:
+    """The graph of a model that is a folder on hubs, by its path in that folder."""
+
+    folder: HubFolder
+    member: str
+
+    @property
+    def file_name(self) -> str:
+        return self.member
+
+
+@dataclass(frozen=True)
 class TensorContract:
     """A graph input or output; -1 is a dimension that may change from call to call."""
 
@@ -228,12 +240,21 @@ class LineOrientationFacts:
     angles: tuple[Literal[0, 180], ...]
 
 
-Facts = DetectionFacts | RecognitionFacts | LayoutFacts | OrientationFacts | LineOrientationFacts | TableFacts
+Facts = (
+    DetectionFacts
+    | RecognitionFacts
+    | LayoutFacts
+    | DocLayoutFacts
+    | OrientationFacts
+    | LineOrientationFacts
+    | TableFacts
+)
 F = TypeVar(
     "F",
     DetectionFacts,
     RecognitionFacts,
     LayoutFacts,
+    DocLayoutFacts,
     OrientationFacts,
     LineOrientationFacts,
     TableFacts,
@@ -248,6 +269,7 @@ class ModelSpec(Generic[F]):
     source       the graph's file
     companions   further files of the model, e.g. weights or a dictionary that lie beside the graph
     tolerances   largest absolute difference to the recorded reference outputs, by number format
+    precisions   how its weights may be stored
 
     float_convolutions   so many convolutions, from the input on, keep their float weights at int8
     """
@@ -257,26 +279,33 @@ class ModelSpec(Generic[F]):
     role: Role
     licence: str
     homepage: str
-    source: WheelMember
+    source: WheelMember | HubMember
     inputs: tuple[TensorContract, ...]
     outputs: tuple[TensorContract, ...]
     facts: F
     tolerances: Mapping[str, float] = field(default_factory=dict)
     companions: tuple[WheelMember, ...] = ()
     float_convolutions: int = 0
+    precisions: tuple[str, ...] = ("fp32", "fp16", "int8")
 
     @property
     def files(self) -> tuple[WheelMember, ...]:
-        return (self.source, *self.companions)
+        """What comes out of wheels; a model of hubs comes as its whole folder."""
+        return (self.source, *self.companions) if isinstance(self.source, WheelMember) else ()
+
+    def stored_as(self, wanted: str) -> str:
+        """The precision it has where a vision-language model that it works for has `wanted`."""
+        return wanted if wanted in self.precisions else self.precisions[-1]
 
 
 @dataclass(frozen=True)
 class VlmPreset:
-    """A vision-language model that reads a page; its bundle has the preset's name."""
+    """A vision-language model that reads a page; its bundle has the preset's name. `layout` finds what it reads."""
 
     name: str
     title: str
     source: HubFolder
+    layout: ModelSpec[DocLayoutFacts]
 
 
 @dataclass(frozen=True)
