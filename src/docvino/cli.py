@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.table import Table
@@ -42,6 +42,7 @@ from docvino.settings import RuntimeConfig, Settings, setting_names
 if TYPE_CHECKING:
     from docvino.batch import Batch, Outcome, Progress
     from docvino.hub import Progress as FetchProgress
+    from docvino.specs.model import ModelSpec
     from docvino.verify import VlmVerification
 
 app = typer.Typer(
@@ -138,7 +139,7 @@ def fetch(
     mirrors = tuple(sources) if sources else None
     runtime = settings_of(config, data_dir=data_dir, offline=offline, mirrors=mirrors).runtime
     from docvino.fetch import fetch_all
-    from docvino.specs import FOLDERS, select_models
+    from docvino.specs import FOLDERS, VLM_PRESETS, select_models
 
     if name in FOLDERS:
         from docvino.hub import fetch_folder
@@ -147,8 +148,16 @@ def fetch(
             folder = fetch_folder(
                 FOLDERS[name], runtime, revision=revision, local=local, report=note, progress=progress
             )
+        fetched = {name: str(folder)}
+        if name in VLM_PRESETS:
+            layout = FOLDERS.get(VLM_PRESETS[name].layout.name)
+            if layout is not None and local is None:
+                with _fetch_progress(layout.name) as progress:
+                    fetched[layout.name] = str(fetch_folder(layout, runtime, report=note, progress=progress))
+            elif layout is not None:
+                note(f"its layout model comes from a folder of its own: docvino fetch {layout.name} --local FOLDER")
         if as_json:
-            print_json({name: str(folder)})
+            print_json(fetched)
         return
     if sources or revision:
         raise ConfigError(
@@ -210,41 +219,36 @@ def convert(
 
         if find_kind(Path(name)) == "paddleocr-vl":
             _refuse(paddle_only, "files and folders with Paddle or ONNX models")
-            _convert_vlm(Path(name), called, reference, runtime, force=force, as_json=as_json)
+            row = _convert_vlm(Path(name), called, reference, runtime, force=force)
+            if as_json:
+                print_json([row])
         else:
             _refuse(vlm_only, "folders with a PaddleOCR-VL model")
             _convert_own(name, out, runtime, road, opset, input_shape or [], image, as_json=as_json)
         return
-    from docvino.specs import FOLDERS, select_models
+    from docvino.specs import FOLDERS, LAYOUTS, layout_of, select_models
 
-    if name in FOLDERS:
+    if name in FOLDERS and name not in LAYOUTS:
         from docvino.hub import folder_path, is_fetched
 
         _refuse(paddle_only | {"--name": called}, f"models of your own, and {name} is one of docvino's")
         if not is_fetched(FOLDERS[name], runtime.data_dir):
             raise BundleError(f"{name} is not fetched", fix=f"docvino fetch {name}")
         source = folder_path(FOLDERS[name], runtime.data_dir)
-        _convert_vlm(source, name, reference, runtime, force=force, as_json=as_json)
+        rows = [_convert_vlm(source, name, reference, runtime, force=force)]
+        layout = layout_of(name)
+        from docvino.fetch import source_path
+
+        if source_path(layout, runtime.data_dir).is_file():
+            precision = layout.stored_as(runtime.precision)
+            rows.append(_convert_graph(layout, runtime.model_copy(update={"precision": precision}), force=force))
+        else:
+            note(f"whole pages need its layout model, which is not fetched: docvino fetch {layout.name}")
+        if as_json:
+            print_json(rows)
         return
     _refuse(paddle_only | vlm_only, f"models of your own, and there is no file or folder {name}")
-    from docvino.convert.ir import Conversion, convert
-    from docvino.fetch import source_path
-
-    rows = []
-    for spec in select_models(name):
-        source = source_path(spec, runtime.data_dir)
-        result = convert(spec, source, runtime, force=force, report=note)
-        if isinstance(result, Conversion):
-            worst = result.comparison.max_abs_diff
-            size_mb = result.size_bytes / 1e6
-            note(
-                f"{spec.name}: {runtime.precision}, {size_mb:.1f} MB, {result.seconds:.1f} s, "
-                f"largest difference {worst:.2g} (allowed {result.comparison.tolerance:.2g})"
-            )
-            rows.append({"model": spec.name, "folder": str(result.bundle.folder), **asdict(result.comparison)})
-        else:
-            note(f"{spec.name}: {runtime.precision} is there (--force converts again)")
-            rows.append({"model": spec.name, "folder": str(result.folder)})
+    rows = [_convert_graph(spec, runtime, force=force) for spec in select_models(name)]
     if as_json:
         print_json(rows)
 
@@ -331,6 +335,33 @@ def parse(
     task: Annotated[
         str | None,
         typer.Option(help="With --layout none, what it is: ocr (default), table, formula, chart, seal, spotting."),
+    ] = None,
+    layout_threshold: Annotated[
+        float | None, typer.Option(help="Least score of a region. Default the layout model's own.")
+    ] = None,
+    layout_shape_mode: Annotated[
+        str | None, typer.Option(help="Outlines of regions: auto (default), rect, quad, poly.")
+    ] = None,
+    merge_layout_blocks: Annotated[
+        bool | None,
+        typer.Option(
+            "--merge-layout-blocks/--no-merge-layout-blocks",
+            help="Read text that goes around a figure as one. Default on.",
+        ),
+    ] = None,
+    use_chart_recognition: Annotated[
+        bool | None,
+        typer.Option("--use-chart-recognition/--no-use-chart-recognition", help="Read charts. Default off."),
+    ] = None,
+    use_seal_recognition: Annotated[
+        bool | None,
+        typer.Option("--use-seal-recognition/--no-use-seal-recognition", help="Read seals. Default off."),
+    ] = None,
+    use_ocr_for_image_block: Annotated[
+        bool | None,
+        typer.Option(
+            "--use-ocr-for-image-block/--no-use-ocr-for-image-block", help="Read text in images. Default off."
+        ),
     ] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Most tokens of one element. Default 4096.")] = None,
     time_limit_s: Annotated[float | None, typer.Option(help="Most seconds of one element. Default none.")] = None,
@@ -518,9 +549,26 @@ def _refuse(given: dict[str, object], what_for: str) -> None:
         )
 
 
+def _convert_graph(spec: ModelSpec[Any], runtime: RuntimeConfig, *, force: bool) -> dict[str, object]:
+    """Converts a model of one graph from what was fetched; returns what became of it."""
+    from docvino.convert.ir import Conversion, convert
+    from docvino.fetch import source_path
+
+    result = convert(spec, source_path(spec, runtime.data_dir), runtime, force=force, report=note)
+    if not isinstance(result, Conversion):
+        note(f"{spec.name}: {runtime.precision} is there (--force converts again)")
+        return {"model": spec.name, "folder": str(result.folder)}
+    note(
+        f"{spec.name}: {runtime.precision}, {result.size_bytes / 1e6:.1f} MB, {result.seconds:.1f} s, largest "
+        f"difference {result.comparison.max_abs_diff:.2g} (allowed {result.comparison.tolerance:.2g})"
+    )
+    return {"model": spec.name, "folder": str(result.bundle.folder), **asdict(result.comparison)}
+
+
 def _convert_vlm(
-    path: Path, called: str | None, reference: Path | None, runtime: RuntimeConfig, *, force: bool, as_json: bool
-) -> None:
+    path: Path, called: str | None, reference: Path | None, runtime: RuntimeConfig, *, force: bool
+) -> dict[str, object]:
+    """Converts a PaddleOCR-VL folder; returns what became of it."""
     from docvino.bundle import bundle_folder, is_vlm_bundle, open_vlm_bundle
     from docvino.convert.vlm import convert_vlm, model_name
 
@@ -528,17 +576,15 @@ def _convert_vlm(
     folder = bundle_folder(runtime.data_dir, name, runtime.precision)
     if not force and is_vlm_bundle(folder):
         note(f"{name}: {runtime.precision} is there (--force converts again)")
-        result = {"model": name, "folder": str(open_vlm_bundle(folder).folder)}
-    else:
-        done = convert_vlm(path, folder, runtime.precision, reference=reference, report=note)
-        note(f"{name}: {runtime.precision}, {done.size_bytes / 1e6:.1f} MB, {done.seconds:.1f} s -> {folder}")
-        result = {"model": name, "folder": str(folder)}
-        if done.comparison is not None:
-            result |= asdict(done.comparison)
-            tokens = f"{done.comparison.equal_tokens} of {done.comparison.tokens} tokens as the reference"
-            note(f"{name}: {tokens}, allowed difference {done.comparison.allowed:.2g}")
-    if as_json:
-        print_json([result])
+        return {"model": name, "folder": str(open_vlm_bundle(folder).folder)}
+    done = convert_vlm(path, folder, runtime.precision, reference=reference, report=note)
+    note(f"{name}: {runtime.precision}, {done.size_bytes / 1e6:.1f} MB, {done.seconds:.1f} s -> {folder}")
+    result: dict[str, object] = {"model": name, "folder": str(folder)}
+    if done.comparison is not None:
+        result |= asdict(done.comparison)
+        tokens = f"{done.comparison.equal_tokens} of {done.comparison.tokens} tokens as the reference"
+        note(f"{name}: {tokens}, allowed difference {done.comparison.allowed:.2g}")
+    return result
 
 
 def _print_verified_vlm(checked: VlmVerification, *, as_json: bool) -> None:

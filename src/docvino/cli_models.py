@@ -59,7 +59,9 @@ def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json =
             "presets": [],
             "licence": folder.licence,
             "fetched": is_fetched(folder, runtime.data_dir),
-            "converted": [],
+            "converted": [
+                b.manifest.precision for b in bundles if isinstance(b, Bundle) and b.manifest.spec == folder.name
+            ],
         }
         for folder in FOLDERS.values()
     ]

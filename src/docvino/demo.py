@@ -64,10 +64,10 @@ def prepare(
 
     Returns the conversions made now and the verification of every model.
 
-    Raises: ConfigError for a preset that reads no whole pages, FetchError, ConvertError, VerifyError, DeviceError.
+    Raises: ConfigError for a preset of gigabytes, FetchError, ConvertError, VerifyError, DeviceError.
     """
     if name in VLM_PRESETS:
-        raise ConfigError(f"{name} does not read whole pages yet", fix=f"use one of {', '.join(PRESETS)}")
+        raise ConfigError(f"the demo does not fetch the 2 GB of {name}", fix=f"use one of {', '.join(PRESETS)}")
     specs = select_models(name)
     made = []
     sources = fetch_all(specs, runtime, report=report)

@@ -30,7 +30,8 @@ from docvino.document import (
 )
 from docvino.errors import BundleError, ConfigError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument, open_document, read_source
-from docvino.runtime.crops import cut_lines, whole
+from docvino.runtime.crops import cut_elements, cut_lines, whole
+from docvino.runtime.doclayout import DocLayout
 from docvino.runtime.layout import PicoDetLayout
 from docvino.runtime.lines import LineReader
 from docvino.runtime.orientation import Orientation, turn
@@ -38,8 +39,8 @@ from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader
 from docvino.runtime.tables import TableReader
 from docvino.runtime.vlm import VlmReader
 from docvino.settings import ParseOptions, RuntimeConfig
-from docvino.specs import get_preset
-from docvino.specs.model import ModelSpec, Preset, VlmPreset
+from docvino.specs import get_preset, layout_of
+from docvino.specs.model import DocLayoutFacts, ModelSpec, Preset, VlmPreset
 from docvino.text.blocks import assemble
 from docvino.text.elements import element_blocks
 
@@ -165,12 +166,19 @@ class Parser:
             yield parsed
 
     def check(self, options: ParseOptions) -> None:
-        """Raises: ConfigError for a task that the preset does not read."""
+        """Raises: ConfigError for what the preset does not read."""
         if options.task not in self._stages.tasks:
             raise ConfigError(
                 f"{self.runtime.preset} does not read a page as {options.task}",
                 fix=f"--task may be {', '.join(self._stages.tasks)}; other presets read more",
             )
+        asked: dict[Task, bool] = {"chart": options.use_chart_recognition, "seal": options.use_seal_recognition}
+        for task, is_asked in asked.items():
+            if is_asked and task not in self._stages.tasks:
+                raise ConfigError(
+                    f"{self.runtime.preset} does not read {task}s",
+                    fix=f"leave out --use-{task}-recognition, or use another preset",
+                )
 
     def collect(self, source: Source, parsed: Sequence[ParsedPage], options: ParseOptions) -> Document:
         """Pages -> document."""
@@ -272,11 +280,13 @@ def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
 
 def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
     bundle = open_vlm_bundle(folder)
+    layout: DocLayout | None = None
+    layout_models: tuple[ModelProvenance, ...] = ()
     if runtime.layout != "none":
-        raise ConfigError(
-            f"{bundle.manifest.spec} reads pages that are one element, so far: a paragraph, a table, a formula",
-            fix="add --layout none (and --task, where it is no text), or use --preset pp-ocr for whole pages",
-        )
+        spec = layout_of(bundle.manifest.spec)
+        found = _layout_bundle(spec, runtime)
+        model = compile_model(found.graph, spec, runtime)
+        layout, layout_models = DocLayout(model, spec), (_provenance(found, model),)
     reader, vision, decoder = VlmReader.open(bundle, runtime)
     base = {
         "spec": bundle.manifest.spec,
@@ -287,16 +297,27 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
     }
     return Stages(
         orientation=None,
-        layout=None,
+        layout=layout,
         reader=reader,
         tasks=bundle.facts.tasks,
-        cut=lambda page, _, options: whole(page, options.task),
+        cut=cut_elements if layout is not None else lambda page, _, options: whole(page, options.task),
         assemble=lambda reading: element_blocks(reading.image.index, reading.regions, reading.crops, reading.answers),
         models=(
+            *layout_models,
             ModelProvenance(**base, part="vision"),
             ModelProvenance(**base, part=f"decoder: {decoder.form}, keys and values {decoder.kv_type}"),
         ),
     )
+
+
+def _layout_bundle(spec: ModelSpec[DocLayoutFacts], runtime: RuntimeConfig) -> Bundle:
+    try:
+        return open_bundle(bundle_folder(runtime.data_dir, spec.name, spec.stored_as(runtime.precision)))
+    except BundleError as error:
+        raise BundleError(
+            f"whole pages need a layout model: {error}",
+            fix=f"{error.fix}; or add --layout none for pages that are one element (--task says of what kind)",
+        ) from error
 
 
 def _blocks_of_lines(reading: _Reading) -> tuple[Block, ...]:

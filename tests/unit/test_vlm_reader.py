@@ -280,14 +280,6 @@ def test_parse_reads_an_element_and_says_what_ran(
     assert (code, block["label"], block["format"]) == (0, "formula", "latex")
 
 
-def test_whole_pages_are_not_for_it_yet(
-    tiny_data: list[object], scan: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = run(capsys, "parse", scan, *tiny_data)
-    assert code == 2
-    assert "--layout none" in err
-
-
 def test_a_task_of_another_preset_is_refused_before_anything_is_read(
     data: Path, bundle: Callable[[WeightPrecision], VlmBundle], scan: Path
 ) -> None:
