@@ -349,6 +349,13 @@ def parse(
             help="Read text that goes around a figure as one. Default on.",
         ),
     ] = None,
+    skip_dropped: Annotated[
+        bool | None,
+        typer.Option(
+            "--skip-dropped/--no-skip-dropped",
+            help="Do not read what Markdown leaves out. Default on where Markdown is all that is written.",
+        ),
+    ] = None,
     use_chart_recognition: Annotated[
         bool | None,
         typer.Option("--use-chart-recognition/--no-use-chart-recognition", help="Read charts. Default off."),
@@ -401,6 +408,13 @@ def parse(
     """
     given = {key: value for key, value in locals().items() if key in setting_names()}
     settings = settings_of(config, **given)
+    only_markdown = not as_json if out is None else formats.strip() == "md"
+    from docvino.specs import PRESETS
+
+    # Presets of line models read a page as a whole: with the same options a run in another format can resume theirs.
+    by_region = settings.runtime.preset not in PRESETS
+    if by_region and only_markdown and settings.origins["skip_dropped"].source == "default":
+        settings = replace(settings, options=settings.options.model_copy(update={"skip_dropped": True}))
     from docvino.inputs import find_inputs
 
     files = find_inputs(inputs)

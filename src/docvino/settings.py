@@ -117,6 +117,9 @@ class ParseOptions(BaseModel):
         "auto", description="outlines of regions: rect, quad (turned rectangles), poly, or auto: what fits"
     )
     merge_layout_blocks: bool = Field(True, description="read text that goes around a figure or on in a column as one")
+    skip_dropped: bool = Field(
+        False, description="do not read what Markdown leaves out: running heads, page numbers, notes in the margin"
+    )
     use_chart_recognition: bool = Field(False, description="read charts as tables; else they are pictures")
     use_seal_recognition: bool = Field(False, description="read the text of seals; else they are pictures alone")
     use_ocr_for_image_block: bool = Field(False, description="read the text in images; else they are pictures alone")

@@ -67,6 +67,19 @@ def test_pictures_are_elements_and_no_crops() -> None:
     assert (first.regions, first.is_picture, second.is_picture) == ((0,), True, False)
 
 
+def test_what_markdown_drops_is_not_read_when_that_is_skipped() -> None:
+    places = {label: (0.0, 30.0 * n, 100.0, 30.0 * n + 20) for n, label in enumerate(sorted(LABELS))}
+    regions = [region(label, box) for label, box in places.items()]
+    skipped = {
+        regions[element.regions[0]].label
+        for element, other in zip(
+            route(regions, ALL.model_copy(update={"skip_dropped": True})), route(regions, ALL), strict=True
+        )
+        if element.task != other.task
+    }
+    assert skipped == {"aside_text", "footer", "footer_image", "footnote", "header", "header_image", "number"}
+
+
 # Merging: text around a figure
 
 LEFT: Box = (100, 100, 400, 300)

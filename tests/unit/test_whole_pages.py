@@ -166,6 +166,16 @@ def test_charts_and_seals_and_images_are_read_when_asked_for(read: Read) -> None
     assert [crop.task for crop in reader.crops].count("ocr") == 7  # text does not go around what is read itself
 
 
+def test_skipped_heads_and_numbers_are_blocks_without_text(read: Read) -> None:
+    reader = Scripted()
+    page = read(reader, skip_dropped=True)
+    assert len(reader.crops) == 4
+    assert [(block.label, block.content) for block in (page.blocks[0], page.blocks[-1])] == [
+        ("header", ""),
+        ("number", ""),
+    ]
+
+
 def test_what_is_asked_of_a_model_that_cannot_is_refused(data: Path, scan: Path) -> None:
     with Parser.open(runtime(data)) as parser:
         parser._stages = replace(parser._stages, tasks=("ocr", "table", "formula", "chart"))
@@ -286,6 +296,34 @@ def test_without_a_layout_model_the_error_says_how_to_get_one(
     assert "docvino fetch pp-doclayout-v3 && docvino convert pp-doclayout-v3 --precision fp16" in err
     assert "--layout none" in err
     assert "model pp-doclayout-v3 is not converted at fp16" in run(capsys, "doctor", *words)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "skipped"),
+    [
+        ((), True),
+        (("--json",), False),
+        (("--no-skip-dropped",), False),
+        (("--json", "--skip-dropped"), True),
+        (("-o", "out", "--format", "md"), True),
+        (("-o", "out"), False),
+    ],
+)
+def test_where_only_markdown_is_written_what_it_drops_is_not_read(
+    data: Path,
+    scan: Path,
+    words: tuple[str, ...],
+    skipped: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(scan.parent)
+    asked: list[bool] = []
+    check = Parser.check
+    monkeypatch.setattr(Parser, "check", lambda self, wish: (asked.append(wish.skip_dropped), check(self, wish))[1])
+    common = ("--preset", "tiny", "--data-dir", data, "--max-new-tokens", 1, "--kv-cache-mib", 64)
+    assert run(capsys, "parse", scan, *common, *words)[0] == 0
+    assert set(asked) == {skipped}
 
 
 def test_a_preset_is_fetched_converted_and_read_with_its_layout_model(

@@ -31,7 +31,7 @@ class Element:
     """What a reader gets as one picture.
 
     regions   places in the page's list, stacked from top to bottom when there are several
-    task      None: a picture that is not read
+    task      None: it is not read: a picture, or what the options leave out
     aligns    how each part but the first stands to those above it
     figures   regions inside this table, each with the mark that is painted over it; "" where it is too small for one
     """
@@ -43,7 +43,7 @@ class Element:
 
 
 def task_of(label: str, options: ParseOptions) -> Task | None:
-    """What a region of this label is read as under these options; None: it is a picture."""
+    """What a region of this label is, under these options; None: a picture."""
     facts = LABELS[label]
     if facts.asking is not None and getattr(options, facts.asking[0]):
         return facts.asking[1]
@@ -66,6 +66,8 @@ def route(regions: Sequence[Region], options: ParseOptions) -> list[Element]:
     for place, task in enumerate(tasks):
         if place in taken:
             continue
+        if options.skip_dropped and LABELS[regions[place].label].running:
+            task = None
         group, aligns = merged.get(place, ((place,), ()))
         figures = inside.get(place, ())
         elements.append(Element(group, task, aligns, figures))
