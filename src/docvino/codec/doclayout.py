@@ -91,7 +91,8 @@ def decode(
                 a second column that decides ties, largest first); counts int (1,); V3: masks int (N, S, S), 0 or 1
     threshold   for every label, in place of the model's own
 
-    Differs: upstream compares with a threshold only when it is a float; an integer one switches that off.
+    Differs: upstream compares with a threshold only when it is a float; an integer one switches that off. Outlines end
+    at the page like boxes; upstream leaves them as long as the network says, and judges overlaps by that.
 
     Raises: InferenceError when these are no such outputs.
     """
@@ -203,11 +204,8 @@ def _lies_in(one: _Found, other: _Found) -> bool:
 
 
 def _polygons(found: Sequence[_Found], width_px: int, height_px: int, shape: LayoutShape) -> list[Polygon]:
-    """The outline of each region by its mask: a rectangle, a turned rectangle, or a polygon; V2 gives rectangles.
-
-    Differs: the largest width is that of the boxes; upstream takes right minus top.
-    """
-    widest = max((one.box[2] - one.box[0] for one in found), default=0.0)
+    """The outline of each region by its mask: a rectangle, a turned rectangle, or a polygon; V2 gives rectangles."""
+    widest = _widest(found)
     polygons: list[Polygon] = []
     for one in found:
         outline = None
@@ -215,6 +213,11 @@ def _polygons(found: Sequence[_Found], width_px: int, height_px: int, shape: Lay
             outline = _outline(one.box, one.mask, width_px, height_px, widest)
         polygons.append(choose_shape(one.box, outline, shape, polygons[-1] if polygons else None))
     return polygons
+
+
+def _widest(found: Sequence[_Found]) -> float:
+    """Differs: the largest width is that of the boxes; upstream takes right minus top."""
+    return max((one.box[2] - one.box[0] for one in found), default=0.0)
 
 
 def _outline(box: Box, mask: NDArray[np.uint8], width_px: int, height_px: int, widest: float) -> Polygon | None:

@@ -53,7 +53,8 @@ def task_of(label: str, options: ParseOptions) -> Task | None:
 def route(regions: Sequence[Region], options: ParseOptions) -> list[Element]:
     """Elements in reading order; each region is in one of them, or is a figure of one.
 
-    Differs: the marks of figures are numbered in order; upstream shuffles the numbers with a fixed seed, and takes
+    Differs: where texts are not stacked for their height, all stays in order; upstream moves pictures between them
+    behind the last. Marks of figures are numbered in order; upstream shuffles the numbers with a fixed seed, and takes
     figures from the list before overlapping ones are dropped.
     """
     tasks = [task_of(region.label, options) for region in regions]
