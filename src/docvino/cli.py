@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from docvino.batch import Batch, Outcome, Progress
     from docvino.hub import Progress as FetchProgress
     from docvino.specs.model import ModelSpec
-    from docvino.verify import VlmVerification
+    from docvino.verify import Verification, VlmVerification
 
 app = typer.Typer(
     name="docvino",
@@ -288,9 +288,19 @@ def verify(
 
     folder = bundle_folder(runtime.data_dir, name, runtime.precision)
     if is_vlm_bundle(folder):
+        from docvino.specs import layout_of
+
+        layout = layout_of(name)
+        at = runtime.model_copy(update={"precision": layout.stored_as(runtime.precision)})
         checked = verify_vlm(folder, runtime)
-        _print_verified_vlm(checked, as_json=as_json)
-        raise_failures([checked])
+        is_there = bundle_folder(at.data_dir, layout.name, at.precision).exists()
+        results = [verify_model(layout, at)] if is_there else []
+        if as_json:
+            print_json([asdict(checked), *(asdict(result) for result in results)])
+        else:
+            _print_verified_vlm(checked)
+            _print_verified(results)
+        raise_failures([checked, *results])
         return
     from docvino.specs import select_models
 
@@ -298,21 +308,7 @@ def verify(
     if as_json:
         print_json([asdict(result) for result in results])
     else:
-        table = Table("model", "weights", "device", "arithmetic", "max diff", "allowed", "score diff", "ms", "verdict")
-        for result in results:
-            table.add_row(
-                result.spec,
-                result.precision,
-                result.device,
-                result.execution,
-                number(result.max_abs_diff),
-                number(result.tolerance),
-                number(result.max_score_diff),
-                f"{result.infer_ms:.1f}" if result.infer_ms is not None else "",
-                "[green]same answers[/]" if result.problem is None else "[red]wrong[/]",
-            )
-        stdout.print(table)
-        stdout.print(f"against {results[0].reference}, OpenVINO {results[0].openvino}", markup=False)
+        _print_verified(results)
     raise_failures(results)
 
 
@@ -601,10 +597,27 @@ def _convert_vlm(
     return result
 
 
-def _print_verified_vlm(checked: VlmVerification, *, as_json: bool) -> None:
-    if as_json:
-        print_json([asdict(checked)])
+def _print_verified(results: Sequence[Verification]) -> None:
+    if not results:
         return
+    table = Table("model", "weights", "device", "arithmetic", "max diff", "allowed", "score diff", "ms", "verdict")
+    for result in results:
+        table.add_row(
+            result.spec,
+            result.precision,
+            result.device,
+            result.execution,
+            number(result.max_abs_diff),
+            number(result.tolerance),
+            number(result.max_score_diff),
+            f"{result.infer_ms:.1f}" if result.infer_ms is not None else "",
+            "[green]same answers[/]" if result.problem is None else "[red]wrong[/]",
+        )
+    stdout.print(table)
+    stdout.print(f"against {results[0].reference}, OpenVINO {results[0].openvino}", markup=False)
+
+
+def _print_verified_vlm(checked: VlmVerification) -> None:
     table = Table("part", "max diff", "relative", "allowed", "verdict")
     for part in checked.parts:
         good = checked.allowed is not None and part.relative <= checked.allowed

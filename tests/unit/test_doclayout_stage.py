@@ -169,6 +169,26 @@ def test_a_graph_of_another_contract_is_refused(tmp_path: Path) -> None:
     assert not bundle_folder(tmp_path, doclayout.V3.name, "fp32").exists()
 
 
+def test_v2_has_two_outputs_eight_columns_and_lies_deeper_in_its_folder(tmp_path: Path) -> None:
+    whole = layout_graph(ROWS)
+    rows, counts, _ = whole.get_results()
+    table = ops.concat([rows.input_value(0), ops.constant(np.array([[5], [4], [3], [2], [1]], np.float32))], 1)
+    graph = ov.Model([ops.result(table), counts], whole.get_parameters(), "v2")
+    spec = replace(doclayout.V2, source=replace(doclayout.V2.source, member="PP-DocLayoutV2/inference.xml"))  # type: ignore[type-var]
+    path = source_path(spec, tmp_path)
+    path.parent.mkdir(parents=True)
+    ov.save_model(graph, path, compress_to_fp16=False)
+    config = runtime(tmp_path)
+    stage = DocLayout(compile_model(made(spec, config).bundle.graph, spec, config), spec)
+    regions = stage.detect(PAGE, ParseOptions(layout_shape_mode="poly"))
+    assert [(region.label, region.bounds) for region in regions] == [
+        ("doc_title", (200, 100, 1800, 200)),
+        ("table", (200, 750, 1800, 950)),
+        ("text", (200, 500, 1800, 700)),
+    ]
+    assert {len(region.polygon) for region in regions} == {4}
+
+
 def test_a_layout_model_is_chosen_by_its_name_and_for_a_reader() -> None:
     assert select_models("pp-doclayout-v3") == (doclayout.V3,)
     assert layout_of("paddleocr-vl-v1") is doclayout.V2

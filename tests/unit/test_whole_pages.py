@@ -349,6 +349,8 @@ def test_a_preset_is_fetched_converted_and_read_with_its_layout_model(
     assert run(capsys, "fetch", layout.name, "--local", hub, *data)[0] == 0
     assert "fetched; " in run(capsys, "doctor", "--preset", reader.name, *data)[1]
     assert run(capsys, "convert", reader.name, *data)[0] == 0
+    code, out, _ = run(capsys, "verify", reader.name, *data, "--json")
+    assert (code, layout.name in out) == (0, True)
     assert run(capsys, "verify", layout.name, *data)[0] == 0
     assert '"fp32"' in run(capsys, "models", "list", "--json", *data)[1].split(layout.name)[1].split("}")[0]
     words = ("parse", scan, "--preset", reader.name, *data, "--max-new-tokens", 3, "--kv-cache-mib", 64, "--json")
