@@ -18,6 +18,7 @@ from docvino.fetch import find_pip, source_path
 from docvino.hub import is_fetched
 from docvino.settings import Settings
 from docvino.specs import FOLDERS, get_preset, layout_of, select_models
+from docvino.specs.model import DocLayoutFacts, ModelSpec
 
 OPENVINO_TESTED = "2026.4"
 DISK_NEEDED_MIB = 500  # sources and bundles of pp-ocr at three precisions, and their compiled caches
@@ -54,8 +55,8 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield _data_dir(settings)
     if vlm_folder(runtime) is not None:
         yield _vlm_model(settings)
-        if runtime.layout != "none":
-            yield _layout_model(settings)
+        if runtime.layout == "auto" and isinstance(layout := layout_of(runtime.preset), ModelSpec):
+            yield _layout_model(layout, settings)
         return
     try:
         preset = get_preset(runtime.preset)
@@ -89,10 +90,9 @@ def _vlm_model(settings: Settings) -> Check:
     return Check(name, "ok", f"{runtime.precision}, files match their sha256")
 
 
-def _layout_model(settings: Settings) -> Check:
-    """Without it a vision-language model reads pages that are one element."""
+def _layout_model(spec: ModelSpec[DocLayoutFacts], settings: Settings) -> Check:
+    """Without it a vision-language model reads pages that are one element, or line by line."""
     runtime = settings.runtime
-    spec = layout_of(runtime.preset)
     precision = spec.stored_as(runtime.precision)
     try:
         open_bundle(bundle_folder(runtime.data_dir, spec.name, precision)).check_files()

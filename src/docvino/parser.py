@@ -30,8 +30,9 @@ from docvino.document import (
 )
 from docvino.errors import BundleError, ConfigError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument, open_document, read_source
-from docvino.runtime.crops import cut_elements, cut_lines, whole
+from docvino.runtime.crops import cut_lines, cut_regions, whole
 from docvino.runtime.doclayout import DocLayout
+from docvino.runtime.ink import InkLayout, cut_elements
 from docvino.runtime.layout import PicoDetLayout
 from docvino.runtime.lines import LineReader
 from docvino.runtime.orientation import Orientation, turn
@@ -39,10 +40,10 @@ from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader
 from docvino.runtime.tables import TableReader
 from docvino.runtime.vlm import VlmReader
 from docvino.settings import ParseOptions, RuntimeConfig
-from docvino.specs import get_preset, layout_of
-from docvino.specs.model import DocLayoutFacts, ModelSpec, Preset, VlmPreset
+from docvino.specs import get_preset, layout_of, picodet
+from docvino.specs.model import ModelSpec, Preset, VlmPreset
 from docvino.text.blocks import assemble
-from docvino.text.elements import element_blocks
+from docvino.text.elements import blocks_of_lines, element_blocks
 
 _CONVINCING = 0.9  # mean confidence at which no other way up is tried; text upside down reads far below it
 
@@ -65,6 +66,10 @@ class _Reading:
     regions: Sequence[Region]
     crops: Sequence[Crop]
     answers: Sequence[Answer]
+
+    @property
+    def parts(self) -> tuple[int, Sequence[Region], Sequence[Crop], Sequence[Answer]]:
+        return self.image.index, self.regions, self.crops, self.answers
 
     @property
     def certain_letters(self) -> float:
@@ -248,15 +253,11 @@ def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
     bundles: list[tuple[Bundle, Model]] = []
 
     def load(spec: ModelSpec[Any]) -> Model:
-        try:
-            bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
-        except BundleError as error:
-            convert = f"docvino convert {preset.name} --precision {runtime.precision}"
-            raise BundleError(str(error), fix=f"docvino fetch {preset.name} && {convert}") from error
-        model = compile_model(bundle.graph, spec, runtime)
-        bundles.append((bundle, model))
-        return model
+        bundles.append(_load(spec, preset.name, runtime))
+        return bundles[-1][1]
 
+    if runtime.layout == "whitespace":
+        raise ConfigError(f"{preset.name} finds lines by a model of its own", fix="--layout may be auto, picodet, none")
     orientation = Orientation(load(preset.orientation), preset.orientation)
     layout = None if runtime.layout == "none" else PicoDetLayout(load(preset.layout), preset.layout)
     detector = load(preset.detection)
@@ -278,45 +279,80 @@ def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
     )
 
 
+def _load(spec: ModelSpec[Any], name: str, runtime: RuntimeConfig) -> tuple[Bundle, Model]:
+    """
+    name   what fetches and converts the model: its preset or itself
+    """
+    try:
+        bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
+    except BundleError as error:
+        convert = f"docvino convert {name} --precision {runtime.precision}"
+        raise BundleError(str(error), fix=f"docvino fetch {name} && {convert}") from error
+    return bundle, compile_model(bundle.graph, spec, runtime)
+
+
 def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
     bundle = open_vlm_bundle(folder)
-    layout: DocLayout | None = None
-    layout_models: tuple[ModelProvenance, ...] = ()
-    if runtime.layout != "none":
-        spec = layout_of(bundle.manifest.spec)
-        found = _layout_bundle(spec, runtime)
-        model = compile_model(found.graph, spec, runtime)
-        layout, layout_models = DocLayout(model, spec), (_provenance(found, model),)
+    name = bundle.manifest.spec
+    kind = layout_of(name) if runtime.layout == "auto" else runtime.layout
+    spec: ModelSpec[Any] | None = kind if isinstance(kind, ModelSpec) else None
+    if kind == "picodet":
+        spec = picodet.LAYOUT
+    finder = _load_layout(spec, runtime) if spec is not None else None
     reader, vision, decoder = VlmReader.open(bundle, runtime)
     base = {
-        "spec": bundle.manifest.spec,
+        "spec": name,
         "weight_precision": bundle.manifest.precision,
         "manifest_sha256": bundle.manifest_sha256,
         "execution_precision": vision.execution_precision,
         "devices": vision.devices,
     }
+    parts: tuple[ModelProvenance, ...] = (
+        ModelProvenance(**base, part="vision"),
+        ModelProvenance(**base, part=f"decoder: {decoder.form}, keys and values {decoder.kv_type}"),
+    )
+    if finder is not None:
+        parts = (_provenance(*finder), *parts)
+    if kind == "none":
+        return Stages(
+            orientation=None,
+            layout=None,
+            reader=reader,
+            tasks=bundle.facts.tasks,
+            cut=lambda page, _, options: whole(page, options.task),
+            assemble=lambda reading: element_blocks(*reading.parts),
+            models=parts,
+        )
+    if finder is not None and isinstance(kind, ModelSpec):
+        return Stages(
+            orientation=None,
+            layout=DocLayout(finder[1], kind),
+            reader=reader,
+            tasks=bundle.facts.tasks,
+            cut=cut_regions,
+            assemble=lambda reading: element_blocks(*reading.parts),
+            models=parts,
+        )
     return Stages(
         orientation=None,
-        layout=layout,
+        layout=InkLayout(PicoDetLayout(finder[1], picodet.LAYOUT) if finder is not None else None),
         reader=reader,
-        tasks=bundle.facts.tasks,
-        cut=cut_elements if layout is not None else lambda page, _, options: whole(page, options.task),
-        assemble=lambda reading: element_blocks(reading.image.index, reading.regions, reading.crops, reading.answers),
-        models=(
-            *layout_models,
-            ModelProvenance(**base, part="vision"),
-            ModelProvenance(**base, part=f"decoder: {decoder.form}, keys and values {decoder.kv_type}"),
-        ),
+        tasks=("ocr",),
+        cut=lambda page, regions, _: cut_elements(page, regions),
+        assemble=lambda reading: blocks_of_lines(*reading.parts),
+        models=parts,
     )
 
 
-def _layout_bundle(spec: ModelSpec[DocLayoutFacts], runtime: RuntimeConfig) -> Bundle:
+def _load_layout(spec: ModelSpec[Any], runtime: RuntimeConfig) -> tuple[Bundle, Model]:
+    """The layout model beside a vision-language model, at a precision that it has."""
+    beside = runtime.model_copy(update={"precision": spec.stored_as(runtime.precision)})
     try:
-        return open_bundle(bundle_folder(runtime.data_dir, spec.name, spec.stored_as(runtime.precision)))
+        return _load(spec, spec.name, beside)
     except BundleError as error:
         raise BundleError(
             f"whole pages need a layout model: {error}",
-            fix=f"{error.fix}; or add --layout none for pages that are one element (--task says of what kind)",
+            fix=f"{error.fix}; or add --layout none for a page that is one element (and --task), else whitespace",
         ) from error
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from docvino.codec import crops
 from docvino.document import Box, PageImage, Polygon, Region, Task, box_polygon
-from docvino.runtime.crops import cut_elements
+from docvino.runtime.crops import cut_regions
 from docvino.settings import ParseOptions
 from docvino.specs.doclayout import LABELS, PICTURES
 from docvino.text.routing import Element, route, task_of
@@ -62,8 +62,8 @@ def test_options_have_pictures_read() -> None:
 def test_pictures_are_elements_and_no_crops() -> None:
     regions = [region("image", (0, 0, 100, 100)), region("text", (0, 200, 100, 300))]
     assert [element.task for element in routed(*regions)] == [None, "ocr"]
-    assert [crop.regions for crop in cut_elements(page(), regions, ParseOptions())] == [(1,)]
-    first, second = cut_elements(page(), regions, ALL)
+    assert [crop.regions for crop in cut_regions(page(), regions, ParseOptions())] == [(1,)]
+    first, second = cut_regions(page(), regions, ALL)
     assert (first.regions, first.is_picture, second.is_picture) == ((0,), True, False)
 
 
@@ -316,7 +316,7 @@ def test_a_crop_knows_where_it_lies_and_what_was_painted_over() -> None:
         region("display_formula", (100, 520, 700, 620)),
     ]
     white[120:200, 120:200] = 77
-    table, formula = cut_elements(image, regions, ParseOptions())
+    table, formula = cut_regions(image, regions, ParseOptions())
     assert (table.task, table.offset_px, table.figures) == ("table", (100, 100), (("[F2]", 1),))
     assert (table.pixels[20:24, 20:100] == 255).all()
     assert (table.pixels[21:99, 21:99] < 100).any()  # the mark
@@ -326,5 +326,5 @@ def test_a_crop_knows_where_it_lies_and_what_was_painted_over() -> None:
 
 def test_merged_regions_are_one_crop() -> None:
     regions = [region("text", (100, 500, 400, 900)), region("text", (440, 100, 740, 300))]
-    (crop,) = cut_elements(page(), regions, ParseOptions())
+    (crop,) = cut_regions(page(), regions, ParseOptions())
     assert (crop.regions, crop.pixels.shape, crop.offset_px) == ((0, 1), (600, 300, 3), (100, 500))

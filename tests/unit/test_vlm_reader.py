@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from docvino import cli, specs
 from docvino.bundle import VlmBundle, bundle_folder
@@ -27,7 +27,6 @@ from docvino.parser import Parser
 from docvino.runtime.stages import Clock
 from docvino.runtime.vlm import VlmReader
 from docvino.settings import ParseOptions, RuntimeConfig, WeightPrecision
-from docvino.specs import doclayout
 from docvino.specs.model import HubFile, VlmPreset
 from docvino.stateful import StatefulReader
 from docvino.text.elements import element_blocks
@@ -280,6 +279,24 @@ def test_parse_reads_an_element_and_says_what_ran(
     assert (code, block["label"], block["format"]) == (0, "formula", "latex")
 
 
+def test_a_page_is_read_line_by_line_where_white_space_is_its_layout(
+    tiny_data: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Image.new("RGB", (600, 400), "white")
+    pen = ImageDraw.Draw(page)
+    for row, text in enumerate(("One line", "and another", "and a third")):
+        pen.text((40, 60 + 90 * row), text, fill=0, font=ImageFont.load_default(36))
+    page.save(tmp_path / "page.png")
+    words = ("parse", tmp_path / "page.png", *tiny_data, "--layout", "whitespace", "--max-new-tokens", 4)
+    code, out, _ = run(capsys, *words, "--json")
+    document = Document.model_validate_json(out)
+    assert (code, document.stats.crops) == (0, 3)
+    assert document.pages[0].status == "partial"  # a random model finds no end
+    lines = [line for block in document.pages[0].blocks for line in block.lines]
+    assert len(lines) == 3
+    assert run(capsys, *words, "--task", "table")[0] == ConfigError.exit_code
+
+
 def test_a_task_of_another_preset_is_refused_before_anything_is_read(
     data: Path, bundle: Callable[[WeightPrecision], VlmBundle], scan: Path
 ) -> None:
@@ -320,7 +337,7 @@ def test_a_fetched_folder_is_converted_verified_and_read_by_its_name(
     monkeypatch.setattr(
         specs,
         "VLM_PRESETS",
-        MappingProxyType({folder.name: VlmPreset(folder.name, folder.title, folder, doclayout.V3)}),
+        MappingProxyType({folder.name: VlmPreset(folder.name, "title", "Apache-2.0", folder, "whitespace")}),
     )
     data = ("--data-dir", tmp_path)
     code, _, err = run(capsys, "convert", folder.name, *data)

@@ -339,7 +339,7 @@ def test_a_preset_is_fetched_converted_and_read_with_its_layout_model(
         MappingProxyType({reader.name: reader, layout.name: layout.source.folder}),  # type: ignore[union-attr]
     )
     monkeypatch.setattr(specs, "LAYOUTS", MappingProxyType({layout.name: layout}))
-    presets = MappingProxyType({reader.name: VlmPreset(reader.name, reader.title, reader, layout)})
+    presets = MappingProxyType({reader.name: VlmPreset(reader.name, reader.title, reader.licence, reader, layout)})
     monkeypatch.setattr(specs, "VLM_PRESETS", presets)
     data = ("--data-dir", tmp_path / "data")
     code, _, err = run(capsys, "fetch", reader.name, "--local", TINY, *data)

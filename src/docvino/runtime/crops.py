@@ -35,7 +35,7 @@ def whole(page: PageImage, task: Task) -> list[Crop]:
     return [Crop(page.pixels, task, ())]
 
 
-def cut_elements(page: PageImage, regions: Sequence[Region], options: ParseOptions) -> list[Crop]:
+def cut_regions(page: PageImage, regions: Sequence[Region], options: ParseOptions) -> list[Crop]:
     """What of the page is read, element by element, in reading order; pictures that are not read are in none."""
     return [_crop(page, regions, element, element.task) for element in route(regions, options) if element.task]
 

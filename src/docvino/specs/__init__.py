@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from docvino.errors import ConfigError, nearest
 from docvino.specs import doclayout, orientation, paddleocr_vl, picodet, pp_ocr, pp_ocr_v4, slanet
 from docvino.specs.model import DocLayoutFacts, HubFolder, ModelSpec, Preset, VlmPreset
+from docvino.specs.nano import NANO
 
 MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
     {
@@ -73,12 +74,15 @@ PRESETS = MappingProxyType(
 
 VLM_PRESETS = MappingProxyType(
     {
-        folder.name: VlmPreset(folder.name, folder.title, folder, layout)
-        for folder, layout in (
-            (paddleocr_vl.V1_6, doclayout.V3),
-            (paddleocr_vl.V1_5, doclayout.V3),
-            (paddleocr_vl.V1, doclayout.V2),
-        )
+        NANO.name: NANO,
+        **{
+            folder.name: VlmPreset(folder.name, folder.title, folder.licence, folder, layout)
+            for folder, layout in (
+                (paddleocr_vl.V1_6, doclayout.V3),
+                (paddleocr_vl.V1_5, doclayout.V3),
+                (paddleocr_vl.V1, doclayout.V2),
+            )
+        },
     }
 )
 
@@ -91,8 +95,8 @@ def get_preset(name: str) -> Preset | VlmPreset:
     return preset
 
 
-def layout_of(name: str) -> ModelSpec[DocLayoutFacts]:
-    """The layout model for a vision-language model: that of its preset, V3 for any other."""
+def layout_of(name: str) -> ModelSpec[DocLayoutFacts] | Literal["whitespace"]:
+    """What `--layout auto` is for a vision-language model: that of its preset, PP-DocLayoutV3 for any other."""
     return VLM_PRESETS[name].layout if name in VLM_PRESETS else doclayout.V3
 
 
@@ -107,8 +111,15 @@ def select_models(name: str) -> tuple[ModelSpec[Any], ...]:
         return (MODELS[name],)
     if name in LAYOUTS:
         return (LAYOUTS[name],)
-    if name in FOLDERS:
-        raise ConfigError(
-            f"{name} is not converted at this precision", fix=f"docvino fetch {name} && docvino convert {name}"
-        )
-    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, (*PRESETS, *MODELS, *FOLDERS)))
+    if name in VLM_PRESETS:
+        raise ConfigError(f"{name} is not converted at this precision", fix=how_to_get(name))
+    known = (*PRESETS, *MODELS, *LAYOUTS, *VLM_PRESETS)
+    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, known))
+
+
+def how_to_get(name: str, precision: str = "") -> str:
+    """The commands that make a model's bundle."""
+    convert = f"docvino convert {name}" + (f" --precision {precision}" if precision else "")
+    preset = VLM_PRESETS.get(name)
+    shipped = preset is not None and not isinstance(preset.source, HubFolder)
+    return convert if shipped else f"docvino fetch {name} && {convert}"

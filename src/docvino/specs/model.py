@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from docvino.document import Task
@@ -300,12 +301,17 @@ class ModelSpec(Generic[F]):
 
 @dataclass(frozen=True)
 class VlmPreset:
-    """A vision-language model that reads a page; its bundle has the preset's name. `layout` finds what it reads."""
+    """A vision-language model that reads a page; its bundle has the preset's name.
+
+    source   where its files come from; a path: they came with docvino
+    layout   what `--layout auto` is: a model of its own, or lines by white space
+    """
 
     name: str
     title: str
-    source: HubFolder
-    layout: ModelSpec[DocLayoutFacts]
+    licence: str
+    source: HubFolder | Path
+    layout: ModelSpec[DocLayoutFacts] | Literal["whitespace"]
 
 
 @dataclass(frozen=True)
