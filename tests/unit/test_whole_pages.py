@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import MappingProxyType
 
 import numpy as np
@@ -25,7 +29,7 @@ from docvino.render.markdown import to_markdown
 from docvino.runtime.stages import Clock
 from docvino.settings import ParseOptions, RuntimeConfig, WeightPrecision
 from docvino.specs import doclayout
-from docvino.specs.model import HubFile, VlmPreset
+from docvino.specs.model import DocLayoutFacts, HubFile, HubFolder, HubMember, ModelSpec, VlmPreset
 from docvino.text.elements import element_blocks
 from layout_models import Row, layout_graph, layout_spec
 from vlm_models import TINY
@@ -326,21 +330,50 @@ def test_where_only_markdown_is_written_what_it_drops_is_not_read(
     assert set(asked) == {skipped}
 
 
+def on_hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[HubFolder, ModelSpec[DocLayoutFacts]]:
+    """Puts a layout model into `folder`, and makes it and the tiny reader those of paddleocr-vl-1.6."""
+    files = tuple(HubFile(path.name, path.stat().st_size) for path in sorted(TINY.iterdir()))
+    reader = replace(specs.FOLDERS["paddleocr-vl-1.6"], files=files)
+    layout = layout_spec(layout_graph(ROWS), folder)
+    assert isinstance(layout.source, HubMember)
+    folders = {reader.name: reader, layout.name: layout.source.folder}
+    presets = {reader.name: VlmPreset(reader.name, reader.title, reader.licence, reader, layout)}
+    monkeypatch.setattr(specs, "FOLDERS", MappingProxyType(folders))
+    monkeypatch.setattr(specs, "LAYOUTS", MappingProxyType({layout.name: layout}))
+    monkeypatch.setattr(specs, "VLM_PRESETS", MappingProxyType(presets))
+    return reader, layout
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_fetching_a_preset_brings_its_layout_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub = tmp_path / "hub"
+    reader, layout = on_hub(hub / "pp-doclayout-v3", monkeypatch)
+    (hub / reader.name).symlink_to(TINY)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(hub))) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            code, out, _ = run(capsys, "fetch", reader.name, "--from", url, "--data-dir", tmp_path / "data", "--json")
+        finally:
+            server.shutdown()
+            thread.join()
+    fetched = json.loads(out)
+    assert (code, set(fetched)) == (0, {reader.name, layout.name})
+    assert all((Path(folder) / "fetched.json").is_file() for folder in fetched.values())
+
+
 def test_a_preset_is_fetched_converted_and_read_with_its_layout_model(
     tmp_path: Path, scan: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = tuple(HubFile(path.name, path.stat().st_size) for path in sorted(TINY.iterdir()))
-    reader = replace(specs.FOLDERS["paddleocr-vl-1.6"], files=files)
-    hub = tmp_path / "hub"
-    layout = layout_spec(layout_graph(ROWS), hub)
-    monkeypatch.setattr(
-        specs,
-        "FOLDERS",
-        MappingProxyType({reader.name: reader, layout.name: layout.source.folder}),  # type: ignore[union-attr]
-    )
-    monkeypatch.setattr(specs, "LAYOUTS", MappingProxyType({layout.name: layout}))
-    presets = MappingProxyType({reader.name: VlmPreset(reader.name, reader.title, reader.licence, reader, layout)})
-    monkeypatch.setattr(specs, "VLM_PRESETS", presets)
+    hub = tmp_path / "hub" / "pp-doclayout-v3"
+    reader, layout = on_hub(hub, monkeypatch)
     data = ("--data-dir", tmp_path / "data")
     code, _, err = run(capsys, "fetch", reader.name, "--local", TINY, *data)
     assert (code, "docvino fetch pp-doclayout-v3 --local FOLDER" in err) == (0, True)
