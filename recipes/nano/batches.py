@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from draw import Drawing, Painter, choose_look
-from model import BUDGET
 from numpy.typing import NDArray
-from texts import Texts
 from torch import Tensor
 
+from crops import Drawing, Painter, choose_look
 from docvino.codec.prompt import Tokenizer
 from docvino.codec.vlm import Grid, resize, smart_resize
 from docvino.document import Task
+from model import BUDGET
+from texts import Texts
 
 FACTOR_PX = 28
 PATCHES = 56_000  # of a batch
@@ -168,7 +168,7 @@ def endless(
 
 
 def paint_batch(batch: Batch, dtype: torch.dtype) -> Tensor:
-    """Pictures (B, 3, H, W), normalised, of masks: `draw.paint` for a whole batch where the masks lie."""
+    """Pictures (B, 3, H, W), normalised, of masks: `crops.paint` for a whole batch where the masks lie."""
     papers, inks, stamps, shades, noises = batch.looks.split((3, 3, 3, 1, 1), 1)
     width = batch.ink.shape[2]
     picture = papers[:, :, None, None].expand(-1, -1, *batch.ink.shape[1:])
@@ -182,7 +182,7 @@ def paint_batch(batch: Batch, dtype: torch.dtype) -> Tensor:
 
 
 def _covered(mask: Tensor) -> Tensor:
-    return ((mask[:, None].float() - _LOW) / _RANGE)
+    return (mask[:, None].float() - _LOW) / _RANGE
 
 
 def _size_near(dice: random.Random, wanted: Order, rows: int, columns: int) -> tuple[int, int]:

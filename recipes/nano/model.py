@@ -2,7 +2,7 @@
 
 transformers has the same network (docvino's own fine-tuning uses it); it takes one picture at a time through its vision
 tower. Here all crops of a batch have one size, so attention has a real batch dimension, everything is bfloat16, and
-what docvino's codec computes for reading (patch order, position taps, rotations, token positions) is what is trained on.
+what docvino's codec computes for reading (patch order, position taps, rotations, positions) is what is trained on.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tokens
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+import tokens
 from docvino.codec.prompt import Tokenizer, build_prompt
 from docvino.codec.vlm import Grid, position_taps, text_rotary, vision_rotary
 from docvino.document import Task
@@ -86,9 +86,7 @@ def facts() -> VlmFacts:
             biased=False,
             tied_head=True,
         ),
-        pixels=PixelFacts(
-            mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5), budgets=dict.fromkeys(vlm.TASKS["v1.5"], BUDGET)
-        ),
+        pixels=PixelFacts(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5), budgets=dict.fromkeys(vlm.TASKS["v1.5"], BUDGET)),
         tokens=TokenFacts(
             begin=ids[vlm.BEGIN],
             image=ids[vlm.IMAGE],
@@ -107,7 +105,9 @@ class _VisionLayer(nn.Module):
         self.heads = facts.heads
         self.layer_norm1 = nn.LayerNorm(size, facts.layer_norm_eps)
         self.layer_norm2 = nn.LayerNorm(size, facts.layer_norm_eps)
-        self.self_attn = nn.ModuleDict({name: nn.Linear(size, size) for name in ("q_proj", "k_proj", "v_proj", "out_proj")})
+        self.self_attn = nn.ModuleDict(
+            {name: nn.Linear(size, size) for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
+        )
         self.mlp = nn.ModuleDict(
             {"fc1": nn.Linear(size, facts.intermediate_size), "fc2": nn.Linear(facts.intermediate_size, size)}
         )
@@ -312,7 +312,9 @@ def write_folder(folder: Path, model: Nano) -> None:
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: value.detach().to("cpu", torch.bfloat16).contiguous() for name, value in model.state_dict().items()}
+    weights = {
+        name: value.detach().to("cpu", torch.bfloat16).contiguous() for name, value in model.state_dict().items()
+    }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "tokenizer.json").write_text(tokens.tokenizer_json(), encoding="utf-8")
     # `lm_head` is not stored: it is the embedding.
@@ -331,7 +333,7 @@ def parameters(model: nn.Module) -> int:
 def greedy(
     model: Nano, patches: Tensor, grid: Grid, task: Task, tokenizer: Tokenizer, limit: int
 ) -> Sequence[list[int]]:
-    """The most probable tokens of each crop of a batch, without the end token. No cache: short answers, many at once."""
+    """The most probable tokens of each crop of a batch, without the end token. No cache, as answers are short."""
     end = torch.tensor(model.facts.tokens.end, device=patches.device)
     with torch.no_grad():
         image = model.see(patches, grid)
@@ -366,7 +368,7 @@ def _start(module: nn.Module) -> None:
 
 
 def _start_locations(weight: Tensor) -> None:
-    """Locations begin as points on smooth curves: neighbours alike, so that a place is learned roughly, then exactly."""
+    """Locations begin as points on smooth curves: neighbours alike, so that a place is learned roughly at first."""
     first, count, width = tokens.vocabulary().index(vlm.LOCATIONS[0]), len(vlm.LOCATIONS), weight.shape[1]
     frequencies = 2 * np.pi * 300 ** -np.linspace(0, 1, width // 2)[None] * 30
     angles = np.linspace(0, 1, count)[:, None] * frequencies

@@ -13,8 +13,8 @@ HERE = Path(__file__).resolve().parent
 ASCII = tuple(map(chr, range(32, 127)))
 # Signs beyond ASCII: of Chinese text, and those that European documents are full of.
 SIGNS = tuple("，。、：；？！（）《》“”‘’…—￥·【】～％－＋×÷±°€£§•→≤≥")
-SCRIPTS = ("en", "zh")
 Script = Literal["en", "zh"]
+SCRIPTS: tuple[Script, ...] = ("en", "zh")
 _HELD_OUT = 20
 
 
@@ -74,7 +74,23 @@ class Texts:
             return "".join(dice.choice(ASCII[1:]) for _ in range(dice.randint(1, 7)))
         word = dice.choice(self.words)
         return dice.choice(
-            ("({})", '"{}"', "{},", "{},", "{}.", "{}.", "{}:", "{};", "{}?", "{}!", "{}'s", "[{}]", "#{}", "{}-", "“{}”")
+            (
+                "({})",
+                '"{}"',
+                "{},",
+                "{},",
+                "{}.",
+                "{}.",
+                "{}:",
+                "{};",
+                "{}?",
+                "{}!",
+                "{}'s",
+                "[{}]",
+                "#{}",
+                "{}-",
+                "“{}”",
+            )
         ).format(word)
 
     def _chinese(self, dice: random.Random, length: int) -> str:
@@ -91,7 +107,9 @@ class Texts:
                 text += _number(dice)
             else:
                 text += dice.choice(self.words)
-            text += dice.choice(SIGNS) if dice.random() < 0.12 else dice.choice("，。、：；（）") * (dice.random() < 0.4)
+            text += (
+                dice.choice(SIGNS) if dice.random() < 0.12 else dice.choice("，。、：；（）") * (dice.random() < 0.4)
+            )
         return text
 
 

@@ -1,4 +1,4 @@
-"""nano's tokenizer: byte-pair encoding without merges, so that a character is a token; special ones as in the real model."""
+"""nano's tokenizer: byte-pair encoding without merges (a character is a token), special tokens as in the real model."""
 
 from __future__ import annotations
 

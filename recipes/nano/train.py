@@ -19,25 +19,27 @@ import queue
 import random
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import tokens
 import torch
 import torch.nn.functional as F  # noqa: N812
-from batches import PADDING, PATCHES, Batch, endless, make_batch, order, paint_batch
-from draw import Painter
-from model import Nano, as_patches, facts, greedy, parameters, write_folder
 from safetensors.torch import load_file, save_file
-from texts import Texts, split_words
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
+import tokens
+from batches import PADDING, PATCHES, Batch, endless, make_batch, order, paint_batch
+from crops import Painter
 from docvino.codec.prompt import Tokenizer
+from model import Nano, as_patches, facts, greedy, parameters, write_folder
+from texts import Texts, split_words
 
 PEAK, WARM_UP, STEADY, LAST = 1.2e-3, 300, 0.55, 0.02
 REPLAYS, POOL = 3, 300
 REPORT_STEPS = 200
+SAVE_SECONDS = 120.0  # what a run that ends in an error loses at most
 _PART_BYTES = 15 << 20  # a checkpoint comes in files of at most this size
 
 
@@ -46,7 +48,7 @@ class Crops(IterableDataset[Batch]):
         self._made_of = (assets, words, tokenizer, patches)
         self._progress = progress
 
-    def __iter__(self):  # noqa: ANN204
+    def __iter__(self):
         worker = torch.utils.data.get_worker_info()
         seed = time.time_ns() ^ ((worker.id if worker else 0) << 40)
         return endless(*self._made_of, seed, self._progress)
@@ -61,7 +63,8 @@ def learning_rate(step: int, progress: float) -> float:
 class State:
     """Weights in float32 with their squared gradients, and how far training is; kept in `folder`."""
 
-    def __init__(self, folder: Path, device: str) -> None:
+    def __init__(self, folder: Path, device: str, start: Path | None = None) -> None:
+        """`start`: a Hugging Face folder whose weights a new run begins with."""
         self.folder = folder
         self.step, self.images, self.seconds = 0, 0, 0.0
         torch.manual_seed(1)
@@ -73,6 +76,10 @@ class State:
             moments = load_file(folder / "moments.safetensors")
             known = json.loads((folder / "state.json").read_text(encoding="utf-8"))
             self.step, self.images, self.seconds = known["step"], known["images"], known["seconds"]
+        elif start is not None:
+            model.load_state_dict(
+                {name: value.float() for name, value in load_file(start / "model.safetensors").items()}
+            )
         self.dtype = torch.bfloat16 if device == "cuda" else torch.float32
         self.model = model.to(device)
         self.names = [name for name, _ in self.model.named_parameters()]
@@ -116,7 +123,11 @@ class State:
             if place == len(pairs) - 1 or size + pairs[place + 1][1].numel() * 4 > _PART_BYTES:
                 save_file(part, self.folder / f"weights-{number}.safetensors")
                 part, size, number = {}, 0, number + 1
-        squares = {n: self.optimiser.state[m]["exp_avg_sq"].to("cpu", torch.bfloat16) for n, m in pairs if m in self.optimiser.state}
+        squares = {
+            n: self.optimiser.state[m]["exp_avg_sq"].to("cpu", torch.bfloat16)
+            for n, m in pairs
+            if m in self.optimiser.state
+        }
         save_file(squares, self.folder / "moments.safetensors")
         known = {"step": self.step, "images": self.images, "seconds": round(self.seconds, 1)}
         (self.folder / "state.json").write_text(json.dumps(known) + "\n", encoding="utf-8")
@@ -134,13 +145,18 @@ def train(arguments: argparse.Namespace) -> None:
     device, run = arguments.device, arguments.run
     if device == "cuda":
         torch.set_float32_matmul_precision("high")
-    state = State(run, device)
+    state = State(run, device, arguments.start)
+
+    def place() -> float:
+        """Where in the whole training this is, 0..1."""
+        return arguments.begin + (1 - arguments.begin) * state.seconds / arguments.plan_seconds
+
     run.mkdir(parents=True, exist_ok=True)
     tokenizer_file = run / "tokenizer.json"
     tokenizer_file.write_text(tokens.tokenizer_json(), encoding="utf-8")
     tokenizer = Tokenizer.open(tokenizer_file)
     words, _ = split_words(arguments.assets / "words.txt")
-    progress = multiprocessing.Value("d", state.seconds / arguments.plan_seconds)
+    progress = multiprocessing.Value("d", place())
     crops = Crops(arguments.assets, words, tokenizer_file, arguments.patches, progress)
     loader = DataLoader(
         crops,
@@ -149,34 +165,30 @@ def train(arguments: argparse.Namespace) -> None:
         prefetch_factor=2 if arguments.workers else None,
         collate_fn=lambda batch: batch,
     )
-    ready: queue.Queue[Batch] = queue.Queue(maxsize=24)
+    ready: queue.Queue[Batch | BaseException] = queue.Queue(maxsize=24)
 
     def fetch() -> None:
-        if device == "cpu":
-            for batch in loader:
+        try:
+            for batch in loader if device == "cpu" else _copied(loader, device):
                 ready.put(batch)
-        # On a stream of its own: else every copy would wait for the steps that are under way.
-        side, main_stream = torch.cuda.Stream(), torch.cuda.default_stream()
-        for batch in loader:
-            with torch.cuda.stream(side):
-                copied = batch.to(device)
-            side.synchronize()
-            for tensor in copied.tensors():
-                tensor.record_stream(main_stream)
-            ready.put(copied)
+        except Exception as error:  # noqa: BLE001  # the training thread would wait for ever
+            ready.put(error)
 
     threading.Thread(target=fetch, daemon=True).start()
     log = (run / "log.jsonl").open("a", encoding="utf-8")
-    print(f"{parameters(state.model) / 1e6:.2f} M parameters, {len(tokens.vocabulary())} tokens, step {state.step}", flush=True)
+    print(
+        f"{parameters(state.model) / 1e6:.2f} M parameters, {len(tokens.vocabulary())} tokens, step {state.step}",
+        flush=True,
+    )
 
-    before, first = state.seconds, ready.get()  # drawing the first batch is not training
+    before, first = state.seconds, _checked(ready.get())  # drawing the first batch is not training
     begun, pool, uses = time.perf_counter(), [first], [0]
     losses: dict[str, list[Tensor]] = {}
     fresh = steps = images = 0
-    reported = begun
+    reported = saved = begun
     while (elapsed := time.perf_counter() - begun) < arguments.seconds:
         state.seconds = before + elapsed
-        progress.value = state.seconds / arguments.plan_seconds
+        progress.value = place()
         batch = _next(ready, pool, uses)
         fresh += uses[-1] == 0 and batch is pool[-1]
         loss = loss_of(state.model, batch, tokenizer, state.dtype)
@@ -184,6 +196,9 @@ def train(arguments: argparse.Namespace) -> None:
         state.update(learning_rate(state.step, progress.value))
         state.step, steps = state.step + 1, steps + 1
         state.images, images = state.images + len(batch.answers), images + len(batch.answers)
+        if time.perf_counter() - saved > SAVE_SECONDS:
+            state.save()
+            saved = time.perf_counter()
         losses.setdefault(batch.task, []).append(loss.detach())
         if steps % arguments.report_steps == 0:
             now = time.perf_counter()
@@ -202,7 +217,11 @@ def train(arguments: argparse.Namespace) -> None:
     state.seconds = before + time.perf_counter() - begun
     state.save()
     if arguments.check:
-        line = {"step": state.step, "seconds": round(state.seconds, 1), **check(state.model, arguments.assets, tokenizer, device)}
+        line = {
+            "step": state.step,
+            "seconds": round(state.seconds, 1),
+            **check(state.model, arguments.assets, tokenizer, device),
+        }
         print(json.dumps(line, ensure_ascii=False), flush=True)
         log.write(json.dumps(line, ensure_ascii=False) + "\n")
     log.close()
@@ -210,18 +229,38 @@ def train(arguments: argparse.Namespace) -> None:
     os._exit(0)  # the workers draw for ever
 
 
-def _next(ready: queue.Queue[Batch], pool: list[Batch], uses: list[int]) -> Batch:
+def _copied(loader: DataLoader[Batch], device: str) -> Iterator[Batch]:
+    """Batches on the GPU, by a stream of its own: else every copy would wait for the steps that are under way."""
+    side, training = torch.cuda.Stream(), torch.cuda.default_stream()
+    for batch in loader:
+        with torch.cuda.stream(side):
+            copied = batch.to(device)
+        side.synchronize()
+        for tensor in copied.tensors():
+            tensor.record_stream(training)
+        yield copied
+
+
+def _checked(found: Batch | BaseException) -> Batch:
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _next(ready: queue.Queue[Batch | BaseException], pool: list[Batch], uses: list[int]) -> Batch:
     """A new batch if one is there, else one of the pool again, else the next one when it comes."""
     try:
-        batch = ready.get_nowait()
+        batch = _checked(ready.get_nowait())
     except queue.Empty:
         fit = [place for place, count in enumerate(uses) if count < REPLAYS]
         if fit:
             place = random.choice(fit)
             uses[place] += 1
             old = pool[place]
-            return Batch(old.task, old.grid, old.ink, old.stamp, old.looks.roll(random.randrange(len(old.looks)), 0), old.answers)
-        batch = ready.get()
+            return Batch(
+                old.task, old.grid, old.ink, old.stamp, old.looks.roll(random.randrange(len(old.looks)), 0), old.answers
+            )
+        batch = _checked(ready.get())
     pool.append(batch)
     uses.append(0)
     if len(pool) > POOL:
@@ -229,7 +268,9 @@ def _next(ready: queue.Queue[Batch], pool: list[Batch], uses: list[int]) -> Batc
     return batch
 
 
-def check(model: Nano, assets: Path, tokenizer: Tokenizer, device: str, batches: int = 16, crops: int = 48) -> dict[str, Any]:
+def check(
+    model: Nano, assets: Path, tokenizer: Tokenizer, device: str, batches: int = 16, crops: int = 48
+) -> dict[str, Any]:
     """Character error rate by task on crops of unseen words; a quick look, evaluate.py is the judge."""
     dice = random.Random(20261130)
     painter = Painter(assets, Texts(split_words(assets / "words.txt")[1]))
@@ -269,6 +310,8 @@ def main() -> None:
     parser.add_argument("--assets", type=Path, help="what assets.py collected")
     parser.add_argument("--seconds", type=float, default=1500, help="of this run; at most 25 minutes are meant")
     parser.add_argument("--plan-seconds", type=float, default=1500, help="of all runs together")
+    parser.add_argument("--start", type=Path, help="folder whose weights a new training begins with")
+    parser.add_argument("--begin", type=float, default=0.0, help="where in the curriculum it begins, 0..1")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--patches", type=int, default=PATCHES, help="of a batch; less on a CPU")

@@ -36,6 +36,7 @@ from docvino.cli_common import (
     stderr,
     stdout,
 )
+from docvino.cli_finetune import finetune
 from docvino.cli_models import models, toolchain
 from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
 from docvino.settings import RuntimeConfig, Settings, setting_names
@@ -57,6 +58,7 @@ app = typer.Typer(
 )
 app.add_typer(models, name="models")
 app.add_typer(toolchain, name="toolchain")
+app.command()(finetune)
 
 FETCH_LINE_EVERY_S = 30.0  # where there is no terminal to draw a bar on
 
@@ -200,6 +202,9 @@ def convert(
         Path | None,
         typer.Option(help="For a PaddleOCR-VL folder: numbers of transformers (docvino reference) to compare with."),
     ] = None,
+    base: Annotated[
+        Path | None, typer.Option(help="For a folder with a LoRA adapter: the PaddleOCR-VL folder it was trained on.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Convert again what is converted already.")] = False,
     data_dir: DataDir = None,
     config: Config = None,
@@ -210,7 +215,7 @@ def convert(
     A preset or a model of one: what was fetched, compared with recorded numbers. A file or folder of your own
     (.pdmodel, PIR inference.json, .onnx; several in subfolders): each into a folder under -o, compared with a second
     engine. A folder with a PaddleOCR-VL model as a hub gives it (config.json, model.safetensors, tokenizer.json,
-    preprocessor_config.json): built without PyTorch, into the data folder.
+    preprocessor_config.json): built without PyTorch, into the data folder; with --base a folder with a LoRA adapter.
     """
     runtime = settings_of(config, precision=precision, data_dir=data_dir).runtime
     paddle_only: dict[str, object] = {
@@ -224,13 +229,20 @@ def convert(
     if _is_own_model(name, out):
         from docvino.convert.kind import find_kind
 
-        if find_kind(Path(name)) == "paddleocr-vl":
+        kind = find_kind(Path(name))
+        if kind == "adapter":
             _refuse(paddle_only, "files and folders with Paddle or ONNX models")
+            row = _convert_adapter(Path(name), base, called, reference, runtime, force=force)
+            if as_json:
+                print_json([row])
+        elif kind == "paddleocr-vl":
+            _refuse(paddle_only, "files and folders with Paddle or ONNX models")
+            _refuse({"--base": base}, "folders with a LoRA adapter")
             row = _convert_vlm(Path(name), called, reference, runtime, force=force)
             if as_json:
                 print_json([row])
         else:
-            _refuse(vlm_only, "folders with a PaddleOCR-VL model")
+            _refuse(vlm_only | {"--base": base}, "folders with a PaddleOCR-VL model or an adapter of one")
             _convert_own(name, out, runtime, road, opset, input_shape or [], image, as_json=as_json)
         return
     from docvino.specs import VLM_PRESETS, select_models
@@ -240,7 +252,7 @@ def convert(
         from docvino.fetch import source_path
         from docvino.hub import source_folder
 
-        _refuse(paddle_only | {"--name": called}, f"models of your own, and {name} is one of docvino's")
+        _refuse(paddle_only | {"--name": called, "--base": base}, f"models of your own, and {name} is one of docvino's")
         source = source_folder(VLM_PRESETS[name], runtime.data_dir)
         rows = [_convert_vlm(source, name, reference, runtime, force=force)]
         layout = VLM_PRESETS[name].layout
@@ -252,7 +264,7 @@ def convert(
         if as_json:
             print_json(rows)
         return
-    _refuse(paddle_only | vlm_only, f"models of your own, and there is no file or folder {name}")
+    _refuse(paddle_only | vlm_only | {"--base": base}, f"models of your own, and there is no file or folder {name}")
     rows = [_convert_graph(spec, runtime, force=force) for spec in select_models(name)]
     if as_json:
         print_json(rows)
@@ -619,6 +631,23 @@ def _convert_vlm(
         tokens = f"{done.comparison.equal_tokens} of {done.comparison.tokens} tokens as the reference"
         note(f"{name}: {tokens}, allowed difference {done.comparison.allowed:.2g}")
     return result
+
+
+def _convert_adapter(
+    path: Path, base: Path | None, called: str | None, reference: Path | None, runtime: RuntimeConfig, *, force: bool
+) -> dict[str, object]:
+    """Merges a LoRA adapter into its model and converts that; returns what became of it."""
+    from tempfile import TemporaryDirectory
+
+    from docvino.convert.adapter import merge_adapter
+    from docvino.convert.vlm import model_name
+
+    if base is None:
+        raise ConfigError(f"{path} is a LoRA adapter", fix="name the folder it was trained on with --base")
+    with TemporaryDirectory() as workspace:
+        merged = Path(workspace) / "merged"
+        merge_adapter(path, base, merged)
+        return _convert_vlm(merged, called or model_name(path), reference, runtime, force=force)
 
 
 def _print_verified(results: Sequence[Verification]) -> None:

@@ -8,11 +8,13 @@ from typing import Literal
 
 from docvino.specs.vlm import MODEL_TYPE
 
-Kind = Literal["paddleocr-vl"]
+Kind = Literal["paddleocr-vl", "adapter"]
 
 
 def find_kind(path: Path) -> Kind | None:
     """The kind of model in a folder, None for anything else. Nothing is checked but what tells kinds apart."""
+    if (path / "adapter_config.json").is_file():
+        return "adapter"
     config = path / "config.json"
     try:
         about = json.loads(config.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import mmap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +130,18 @@ class Weights:
         self._used.add(name)
         return values.reshape(entry.shape)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every tensor's name, sorted."""
+        return tuple(sorted(self._entries))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._entries[name].shape
+
+    def stored_as(self, name: str) -> str:
+        """BF16, F16, F32 or another format of the file's header."""
+        return self._entries[name].dtype
+
     def forget_pages(self) -> None:
         """Gives the memory of pages read so far back, where the system can: they come from the file again if needed."""
         if hasattr(mmap, "MADV_DONTNEED"):
@@ -181,6 +193,39 @@ class Weights:
             what = "cut off" if position > size else "longer than its header says"
             raise ConvertError(f"{path.name} is {what}: {size} bytes, the header says {position}", fix=_AGAIN)
         return entries
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, tuple[str, tuple[int, ...]]], value: Callable[[str], NDArray[np.float32]]
+) -> None:
+    """Writes BF16, F16 and F32 tensors, whose format and shape are given by name; `value` is asked for each in turn.
+
+    Only one tensor is in memory at a time. The file appears when it is whole.
+    """
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    position = 0
+    for name, (kind, shape) in tensors.items():
+        size = math.prod(shape) * _ITEM_BYTES[kind]
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [position, position + size]}
+        position += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for name, (kind, shape) in tensors.items():
+            values = np.ascontiguousarray(value(name), np.float32)
+            assert values.shape == shape, f"{name}: {values.shape} instead of {shape}"
+            stream.write(_packed(values, kind).tobytes())
+    part.replace(path)
+
+
+def _packed(values: NDArray[np.float32], kind: str) -> NDArray[Any]:
+    if kind == "BF16":
+        # To the nearest, halves to even, as PyTorch rounds.
+        bits = values.view(np.uint32)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
+    return values.astype("<f2" if kind == "F16" else "<f4")
 
 
 def find_files(folder: Path) -> tuple[Path, ...]:

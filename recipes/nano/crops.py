@@ -1,8 +1,8 @@
 """Draws crops whose text is known: lines and paragraphs, tables, formulas, spotting, seals; with damage and colour.
 
-A crop is drawn in two steps. `Painter` makes masks of ink (how much ink lies on each pixel) at the size a crop would have
-on a page; `paint` gives them colours, light and noise. Training resizes masks as docvino resizes crops and paints whole
-batches on the GPU (`train.paint_batch`), everything else paints one crop here.
+A crop is drawn in two steps. `Painter` makes masks of ink (how much of it lies on each pixel) at the size that a crop
+has on a page; `paint` gives them colours, light and noise. Training resizes masks as docvino resizes crops and paints
+whole batches on the GPU (`batches.paint_batch`), everything else paints one crop here.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import texts
-from assets import LATIN, MICRO_HEI, NOTO
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, features
+
+import texts
+from assets import LATIN, MICRO_HEI, NOTO
+from docvino.document import Task
 from texts import Script, Texts
 from tokens import FUNCTIONS, GREEK
-
-from docvino.document import Task
 
 Mask = NDArray[np.uint8]
 Colour = tuple[float, float, float]
@@ -46,7 +46,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Look:
-    """Colours 0..255 RGB, light falling off by `shade` grey levels across, noise in grey levels (standard deviation)."""
+    """Colours 0..255 RGB, light falling off by `shade` grey levels across, noise in grey levels (its deviation)."""
 
     paper: Colour
     ink: Colour
@@ -80,7 +80,7 @@ def choose_look(dice: random.Random, stamped: bool) -> Look:
 
 
 def paint(drawing: Drawing, dice: random.Random) -> NDArray[np.uint8]:
-    """The crop as a scanner gives it: uint8 (h, w, 3) RGB. `train.paint_batch` does the same to a batch."""
+    """The crop as a scanner gives it: uint8 (h, w, 3) RGB. `batches.paint_batch` does the same to a batch."""
     look = choose_look(dice, drawing.stamp is not None)
     height, width = drawing.ink.shape
     picture = np.broadcast_to(np.asarray(look.paper, np.float32), (height, width, 3))
@@ -98,7 +98,9 @@ def paint(drawing: Drawing, dice: random.Random) -> NDArray[np.uint8]:
 class Painter:
     """Draws with the typefaces in `assets` (see assets.py). `damage` is the share of crops that are not clean."""
 
-    def __init__(self, assets: Path, words: Texts, *, damage: float = 0.4, extra: dict[Script, tuple[Path, ...]] | None = None):
+    def __init__(
+        self, assets: Path, words: Texts, *, damage: float = 0.4, extra: dict[Script, tuple[Path, ...]] | None = None
+    ):
         """`extra` replaces the typefaces of a script, for crops in a typeface that nano never saw."""
         self._files = {path.stem: path for path in sorted((assets / "fonts").iterdir())}
         self._texts, self._damage = words, damage
@@ -115,10 +117,19 @@ class Painter:
     # ---- tasks; each draws `height` x `width` px
 
     def ocr(
-        self, dice: random.Random, height: int, width: int, *, lines: int = 1, limit: int = 80, stamped: bool = False
+        self,
+        dice: random.Random,
+        height: int,
+        width: int,
+        *,
+        lines: int = 1,
+        limit: int = 80,
+        stamped: bool = False,
+        scripts: tuple[Script, ...] = texts.SCRIPTS,
     ) -> Drawing:
         """`lines` lines that fill the crop, at most `limit` characters each; a stamp with other text is not read."""
-        script: Script = "zh" if dice.random() < 0.42 else "en"
+        chance: Script = "zh" if dice.random() < 0.42 else "en"
+        script = chance if chance in scripts else scripts[0]
         picture = Image.new("L", (width, height))
         if not stamped and dice.random() < 0.006:
             return Drawing("ocr", "", self._damaged(dice, picture))
@@ -139,7 +150,9 @@ class Painter:
             self._paragraph(dice, ink, "zh" if dice.random() < 0.5 else "en", dice.randint(1, 3), 60)
         return Drawing("seal", said, self._damaged(dice, ink), self._damaged(dice, picture))
 
-    def table(self, dice: random.Random, height: int, width: int, rows: int, columns: int, *, spans: bool = True) -> Drawing:
+    def table(
+        self, dice: random.Random, height: int, width: int, rows: int, columns: int, *, spans: bool = True
+    ) -> Drawing:
         """A grid of `rows` x `columns` with cells that span others, as OTSL."""
         picture = Image.new("L", (width, height))
         pen = ImageDraw.Draw(picture)
@@ -176,12 +189,15 @@ class Painter:
             text, glyphs = self._typeset(dice, small)
             room = min((width - 4) / glyphs.shape[1], (height - 4) / glyphs.shape[0])
             scale = min(room * dice.uniform(0.75, 1.0), dice.uniform(0.8, 1.7))
-            if 0.45 <= scale:
+            if scale >= 0.45:
                 break
         size = (max(1, round(glyphs.shape[1] * scale)), max(1, round(glyphs.shape[0] * scale)))
         formula = Image.fromarray(glyphs).resize(size, Image.Resampling.BICUBIC)
         picture = Image.new("L", (width, height))
-        picture.paste(formula, (dice.randint(2, max(2, min(14, width - size[0] - 2))), dice.randint(1, max(1, height - size[1] - 1))))
+        picture.paste(
+            formula,
+            (dice.randint(2, max(2, min(14, width - size[0] - 2))), dice.randint(1, max(1, height - size[1] - 1))),
+        )
         return Drawing("formula", text, self._damaged(dice, picture))
 
     def spotting(self, dice: random.Random, height: int, width: int, pieces: int) -> Drawing:
@@ -197,14 +213,25 @@ class Painter:
             script: Script = "zh" if dice.random() < 0.4 else "en"
             size = dice.randint(14, max(15, min(40, height // 5)))
             font = self._font(dice.choice(self._faces[script]), size)
-            text = _fitted(font, self._texts.line(dice, script, dice.randint(2, 9 if script == "zh" else 18)), width - 12)
+            text = _fitted(
+                font, self._texts.line(dice, script, dice.randint(2, 9 if script == "zh" else 18)), width - 12
+            )
             text = self._covered(font, text)
             if not text:
                 continue
             for _ in range(12):
-                x, y = dice.uniform(3, max(3, width - font.getlength(text) - 6)), dice.uniform(size, height - size * 0.4)
+                x, y = (
+                    dice.uniform(3, max(3, width - font.getlength(text) - 6)),
+                    dice.uniform(size, height - size * 0.4),
+                )
                 box = pen.textbbox((x, y), text, font=font, anchor="ls")
-                if box[0] >= 0 and box[1] >= 0 and box[2] < width and box[3] < height and not any(_near(box, b) for b in taken):
+                if (
+                    box[0] >= 0
+                    and box[1] >= 0
+                    and box[2] < width
+                    and box[3] < height
+                    and not any(_near(box, b) for b in taken)
+                ):
                     pen.text((x, y), text, fill=255, font=font, anchor="ls")
                     taken.append(box)
                     found.append((box[1], box[0], text + _located(box, height, width)))
@@ -287,7 +314,7 @@ class Painter:
         return text, glyphs
 
     @cached_property
-    def _mathtext(self):  # noqa: ANN202
+    def _mathtext(self):
         from matplotlib.mathtext import MathTextParser
 
         return MathTextParser("agg")
