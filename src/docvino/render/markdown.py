@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, Mapping
 
 from docvino.document import BULLETS, Block, Document, Page
+from docvino.specs import doclayout
 from docvino.text import math
 
 # Running heads and feet are no part of the text; they stay in the JSON.
-FURNITURE = frozenset({"header", "footer"})
-PICTURES = frozenset({"figure"})
+FURNITURE = frozenset({"header", "footer"}) | doclayout.RUNNING
+PICTURES = frozenset({"figure"}) | doclayout.PICTURES
+_TITLES = frozenset({"title", "doc_title", "paragraph_title"})
 
 _PLACE = "\ue000"  # of the private use area: stands for a formula while the text around it is escaped
 
@@ -18,6 +21,7 @@ _INLINE = re.compile(r"([\\`*_\[\]<>|~$]|&(?=#?\w+;))")
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 _LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|[-+](?=\s|$)|=+[ \t]*$|-{2,}[ \t]*$)", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)", re.MULTILINE)
+_FIGURE = re.compile(r'<img data-block="([^"]*)">')  # a picture in a cell of a table
 _CLOSING = re.compile(r"(?<=\s)(?=#+\s*$)")  # a heading's last word made of # would be taken for its end
 
 
@@ -32,30 +36,41 @@ def to_markdown(document: Document, images: Mapping[str, str] | None = None) -> 
 
 def page_pieces(page: Page, images: Mapping[str, str]) -> Iterator[str]:
     """Markdown of each block of the page that has any."""
+    in_tables = {name for block in page.blocks if block.format == "html" for name in _FIGURE.findall(block.content)}
     for block in page.blocks:
-        piece = _piece(block, images, first=page.page_index == 0 and block.order == 0)
+        shown_already = block.id in in_tables and block.id in images
+        piece = _piece(block, images, is_shown_already=shown_already, first=page.page_index == 0 and block.order == 0)
         if piece:
             yield piece
 
 
-def _piece(block: Block, images: Mapping[str, str], *, first: bool) -> str:
+def _piece(block: Block, images: Mapping[str, str], *, is_shown_already: bool, first: bool) -> str:
     if block.label in FURNITURE:
         return ""
-    if block.label in PICTURES:
-        return f"![{block.label}]({images[block.id]})" if block.id in images else ""
+    if block.label in PICTURES and block.format != "html":
+        picture = f"![{block.label}]({images[block.id]})" if block.id in images and not is_shown_already else ""
+        # Words in the figures of pp-ocr are chance finds; those of these labels were asked for.
+        words = block.content if block.label in doclayout.PICTURES else ""
+        text = "\n\n".join(_paragraph(paragraph) for paragraph in words.split("\n\n"))
+        return "\n\n".join(piece for piece in (picture, text) if piece)
     if not block.content.strip():
         return ""
     if block.format == "latex":
         return "\n\n".join(f"$$\n{_one_line(formula)}\n$$" for formula in block.content.split("\n\n"))
     if block.format == "html":
-        return block.content  # as it is: Markdown has HTML tables, and its own know no spans
-    if block.label == "title":
+        # As it is: Markdown has HTML tables, and its own know no spans.
+        return _FIGURE.sub(lambda found: _image_tag(images.get(found.group(1))), block.content)
+    if block.label in _TITLES:
         text = _CLOSING.sub(r"\\", " ".join(_shown(part) for part in block.content.split("\n\n")))
-        return f"{'#' if first else '##'} {text}"
+        return f"{'#' if first or block.label == 'doc_title' else '##'} {text}"
     if block.label == "table":
         # Two spaces at a line's end keep the rows apart.
         return "  \n".join(_shown(row.replace("\t", "   ")) for row in block.content.split("\n"))
     return "\n\n".join(_paragraph(paragraph) for paragraph in block.content.split("\n\n"))
+
+
+def _image_tag(target: str | None) -> str:
+    return "" if target is None else f'<img src="{html.escape(target)}" alt="image">'
 
 
 def _paragraph(text: str) -> str:
