@@ -33,11 +33,8 @@ from vlm_models import DATA
 # Most wrong characters in percent, by group of crops. Measured at fp32: see recipes/nano/README.md for larger sets.
 LIMITS = {"line": 1.5, "table": 5.0, "formula": 9.0, "seal": 30.0, "spotting": 30.0, "stamped": 45.0}
 HALFTONE_LIMIT = 6.0
-LONG = (
-    "Lines are read in small batches of",
-    "like width, several at a time. Each",
-    "line has a confidence of its own.",
-)
+SHORT = ("Every region keeps its place on", "the page and a score of its own", "between 0 and 1.")
+LONG = ("Lines are read in small batches of", "like width, several at a time. Each", "line has a confidence of its own")
 OPTIONS = ParseOptions(max_new_tokens=300)
 Open = Callable[[WeightPrecision], VlmReader]
 
