@@ -21,8 +21,9 @@ from pydantic import ValidationError
 from docvino.document import Document, Page, Source, Stats, polygon_box
 from docvino.errors import EXIT_OK, EXIT_PARTLY_DONE, ConfigError, DocvinoError
 from docvino.parser import ParsedPage, Parser, open_source
+from docvino.render.flow import is_picture
 from docvino.render.json import to_json
-from docvino.render.markdown import PICTURES, to_markdown
+from docvino.render.markdown import to_markdown
 from docvino.settings import ParseOptions
 
 Format = Literal["md", "json"]
@@ -169,7 +170,7 @@ class Batch:
 
     def _save_pictures(self, folder: Path, item: ParsedPage) -> None:
         for block in item.page.blocks:
-            if block.label not in PICTURES or item.image is None:
+            if not is_picture(block) or item.image is None:
                 continue
             left, top, right, bottom = polygon_box(block.polygons[0])
             part = item.image.pixels[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))]

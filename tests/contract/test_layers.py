@@ -69,6 +69,7 @@ OWNERS = {
     "socket": {"download"},
     "ssl": {"download"},
     "filelock": {"hub"},
+    "latex2mathml": {"render"},
     "tarfile": {"archive"},
     "typer": {"cli", "cli_common", "cli_models"},
     "rich": {"cli", "cli_common", "cli_models"},

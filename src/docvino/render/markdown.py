@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, Mapping
 
-from docvino.document import BULLETS, Block, Document, Page
+from docvino.document import Document, Page
+from docvino.render.flow import Piece, page_pieces, width_share
 from docvino.text import math
 
-# Running heads and feet are no part of the text; they stay in the JSON.
-FURNITURE = frozenset({"header", "footer"})
-PICTURES = frozenset({"figure"})
-
+_BACKSLASH = r"\\"
 _PLACE = "\ue000"  # of the private use area: stands for a formula while the text around it is escaped
 
 _INLINE = re.compile(r"([\\`*_\[\]<>|~$]|&(?=#?\w+;))")
@@ -21,48 +20,58 @@ _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)", re.MULTILINE)
 _CLOSING = re.compile(r"(?<=\s)(?=#+\s*$)")  # a heading's last word made of # would be taken for its end
 
 
-def to_markdown(document: Document, images: Mapping[str, str] | None = None) -> str:
+def to_markdown(document: Document, images: Mapping[str, str] | None = None, *, pretty: bool = False) -> str:
     """CommonMark text; pages follow each other without a mark.
 
     images   block id -> link target for figures; a figure without one is left out, so that every link resolves
+    pretty   figures and captions centred and tables with borders, in HTML as PaddleOCR writes it
     """
-    pieces = [piece for page in document.pages for piece in page_pieces(page, images or {})]
+    pieces = [piece for page in document.pages for piece in page_markdown(page, images or {}, pretty=pretty)]
     return "\n\n".join(pieces) + "\n" if pieces else ""
 
 
-def page_pieces(page: Page, images: Mapping[str, str]) -> Iterator[str]:
-    """Markdown of each block of the page that has any."""
-    for block in page.blocks:
-        piece = _piece(block, images, first=page.page_index == 0 and block.order == 0)
-        if piece:
-            yield piece
+def page_markdown(page: Page, images: Mapping[str, str], *, pretty: bool = False) -> Iterator[str]:
+    """Markdown of each piece of the page that has any."""
+    for piece in page_pieces(page):
+        if written := (_pretty(piece, page, images) if pretty else None) or _plain(piece, images):
+            yield written
 
 
-def _piece(block: Block, images: Mapping[str, str], *, first: bool) -> str:
-    if block.label in FURNITURE:
-        return ""
-    if block.label in PICTURES:
-        return f"![{block.label}]({images[block.id]})" if block.id in images else ""
-    if not block.content.strip():
-        return ""
-    if block.format == "latex":
-        return "\n\n".join(f"$$\n{_one_line(formula)}\n$$" for formula in block.content.split("\n\n"))
-    if block.format == "html":
-        return block.content  # as it is: Markdown has HTML tables, and its own know no spans
-    if block.label == "title":
-        text = _CLOSING.sub(r"\\", " ".join(_shown(part) for part in block.content.split("\n\n")))
-        return f"{'#' if first else '##'} {text}"
-    if block.label == "table":
+def _plain(piece: Piece, images: Mapping[str, str]) -> str:
+    if piece.kind == "picture":
+        return f"![{piece.block.label}]({images[piece.block.id]})" if piece.block.id in images else ""
+    if piece.kind == "formula":
+        return f"$$\n{_one_line(piece.text)}\n$$"
+    if piece.kind == "table":
+        return piece.block.content  # as it is: Markdown has HTML tables, and its own know no spans
+    if piece.kind == "title":
+        return f"{'#' * piece.level} {_CLOSING.sub(_BACKSLASH, _shown(piece.text))}"
+    if piece.kind in ("rows", "lines"):
         # Two spaces at a line's end keep the rows apart.
-        return "  \n".join(_shown(row.replace("\t", "   ")) for row in block.content.split("\n"))
-    return "\n\n".join(_paragraph(paragraph) for paragraph in block.content.split("\n\n"))
+        return "  \n".join(_shown(row.replace("\t", "   ")) for row in piece.text.split("\n") if row.strip())
+    return f"- {_shown(piece.text)}" if piece.kind == "item" else _shown(piece.text)
 
 
-def _paragraph(text: str) -> str:
-    """A paragraph that begins with a printed bullet is an item of a list."""
-    if text.startswith(BULLETS) and text[1:].strip():
-        return f"- {_shown(text[1:].strip())}"
-    return _shown(text)
+def _pretty(piece: Piece, page: Page, images: Mapping[str, str]) -> str | None:
+    """What looks other than in plain Markdown; None for all else.
+
+    Source: PaddleX 3.7.2, the Markdown writer of PaddleOCR-VL, as a rule.
+    Differs: text in HTML is escaped, a figure has its label as alternative text, and cells with spans are centred, too.
+    """
+    centred = '<div style="text-align: center;">{}</div>'
+    if piece.kind == "caption":
+        # HTML shows no formula; between blank lines Markdown would read the text, dollar signs and all.
+        return None if "$" in _shown(piece.text) else centred.format(html.escape(piece.text, quote=False))
+    if piece.kind == "picture" and piece.block.id in images:
+        width = int(100 * width_share(piece.block.polygons[0], page))
+        target, label = html.escape(images[piece.block.id]), html.escape(piece.block.label)
+        return centred.format(f'<img src="{target}" alt="{label}" width="{width}%" />')
+    if piece.kind == "table":
+        table = piece.block.content.replace(
+            "<table>", "<table border=1 style='margin: auto; word-wrap: break-word;'>", 1
+        )
+        return table.replace("<td", "<td style='text-align: center; word-wrap: break-word;'")
+    return None
 
 
 def _shown(text: str) -> str:
