@@ -1,6 +1,7 @@
 """What each block of a page is for a reader: a heading, a paragraph, a picture.
 
-What people read is made of these. One table of labels serves every layout model: the ten of CDLA (pp-ocr) and those of PP-DocLayoutV2 and V3.
+What people read is made of these. One table of labels serves every layout model: the ten of CDLA (pp-ocr) and those of
+PP-DocLayoutV2 and V3.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from docvino.document import BULLETS, Block, Cell, Document, Page, Polygon, polygon_box
+from docvino.document import BULLETS, Block, Cell, Page, Polygon, polygon_box
 from docvino.text import math
 
 # title      of the document or of a section, with a level from 1
@@ -50,12 +51,6 @@ class Piece:
     block: Block
     text: str = ""
     level: int = 0
-
-
-def document_pieces(document: Document) -> Iterator[Piece]:
-    """The pieces of all pages in reading order."""
-    for page in document.pages:
-        yield from page_pieces(page)
 
 
 def page_pieces(page: Page) -> Iterator[Piece]:
