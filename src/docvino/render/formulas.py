@@ -41,6 +41,7 @@ _PASSIVE = frozenset(
         "symmetric", "voffset", "width",
     }
 )  # fmt: skip
+_UNDER = frozenset({"lim", "max", "min", "sup", "inf", "limsup", "liminf", "argmax", "argmin"})
 _BIG = frozenset("∑∏∐∫∬∭∮⋂⋃⋀⋁⨁⨂")
 _TOP = {"^": "\u0302", "ˆ": "\u0302", "˙": "\u0307", "¨": "\u0308", "~": "\u0303", "˜": "\u0303", "→": "\u20d7"}
 _BARS = frozenset("―¯‾_\u0305\u0332")
@@ -81,6 +82,8 @@ def _parsed(latex: str, *, display: bool) -> ElementTree.Element | None:
         element.tag = element.tag.rpartition("}")[2]
         # It writes characters as references and leaves them so for whoever writes the text out.
         element.text = without_controls(html.unescape(element.text)) if element.text else element.text
+        if display and element.tag == "msub" and element[0].text in _UNDER:
+            element.tag = "munder"
         for name in set(element.attrib) - _PASSIVE:
             del element.attrib[name]
     return math
