@@ -15,7 +15,6 @@ from docvino.document import (
     Document,
     Line,
     Page,
-    Polygon,
     Provenance,
     Source,
     Stats,
@@ -82,7 +81,3 @@ def png(width: int = 30, height: int = 20, colour: str = "red") -> bytes:
     stream = io.BytesIO()
     Image.new("RGB", (width, height), colour).save(stream, "PNG")
     return stream.getvalue()
-
-
-def shifted(polygon: Polygon, down: float) -> Polygon:
-    return tuple((x, y + down) for x, y in polygon)

@@ -61,7 +61,8 @@ OWNERS = {
     "openvino": {"device", "convert", "decoder"},
     "pypdfium2": {"inputs"},
     # codec resizes with Pillow what a model was trained on as Pillow resizes it; decoding stays with inputs.
-    "PIL": {"inputs", "demo", "codec"},
+    # render draws and encodes with it.
+    "PIL": {"inputs", "demo", "codec", "render"},
     "tokenizers": {"codec"},
     "cv2": {"codec", "inputs", "batch"},
     "pyclipper": {"codec"},
