@@ -42,6 +42,7 @@ from docvino.settings import RuntimeConfig, Settings, setting_names
 if TYPE_CHECKING:
     from docvino.batch import Batch, Outcome, Progress
     from docvino.hub import Progress as FetchProgress
+    from docvino.outputs import Format
     from docvino.verify import VlmVerification
 
 app = typer.Typer(
@@ -316,7 +317,16 @@ def verify(
 def parse(
     inputs: Annotated[list[str], typer.Argument(help="Files, folders, patterns; - is standard input.")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder for the results; else stdout.")] = None,
-    formats: Annotated[str, typer.Option("--format", help="With -o: md, json or both, by comma.")] = "md,json",
+    formats: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="By comma: md, json, html, docx, xlsx, csv, txt, pdf, res, png. Default md,json; without -o md.",
+        ),
+    ] = None,
+    pretty: Annotated[
+        bool, typer.Option("--pretty", help="Markdown with centred figures, captions and tables, in HTML.")
+    ] = False,
     pages: Annotated[str | None, typer.Option(help="Pages to read, from 1: 1-3,7.")] = None,
     dpi: Annotated[float | None, typer.Option(help="Resolution for PDF pages. Default 144.")] = None,
     password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")] = None,
@@ -363,32 +373,39 @@ def parse(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Reads documents into Markdown and JSON.
+    """Reads documents into Markdown, JSON, HTML, Word, Excel, CSV, text, searchable PDF and pictures with boxes.
 
-    Without -o one document goes to stdout as Markdown (--json: as JSON). With -o each document gets a folder, and
-    --json prints a summary.
+    Without -o one document goes to stdout as Markdown (--json: as JSON; --format html or txt). With -o each document
+    gets a folder, and --json prints a summary.
+
+    csv: one file per table. pdf: the pages as they are, with text to search. res: the JSON of PaddleOCR-VL. png: pages
+    with boxes, labels and reading order. docx and xlsx need the extra office, pdf the extra pdf.
     """
     given = {key: value for key, value in locals().items() if key in setting_names()}
     settings = settings_of(config, **given)
     from docvino.inputs import find_inputs
+    from docvino.outputs import TEXTS, USUAL, parse_formats
 
+    wanted = USUAL if formats is None else parse_formats(formats)
     files = find_inputs(inputs)
     if out is None:
+        if formats is not None and len(wanted) > 1:
+            raise ConfigError(f"{len(wanted)} formats and one standard output", fix="name a folder with -o")
+        kind = wanted[0] if formats is not None else "json" if as_json else "md"
+        if kind not in TEXTS:
+            raise ConfigError(f"{kind} does not go to standard output", fix="name a folder with -o")
         if len(files) > 1:
             raise ConfigError(f"{len(files)} documents and one standard output", fix="name a folder with -o")
         if resume:
             raise ConfigError("--resume needs a folder to go on in", fix="name it with -o")
-        _parse_to_stdout(files[0], settings, as_json=as_json)
+        _parse_to_stdout(files[0], settings, kind, pretty=pretty)
         return
-    from docvino.batch import FORMATS, Batch, Format, exit_code
+    from docvino.batch import Batch, exit_code
     from docvino.parser import Parser
 
-    wanted: list[Format] = [entry for entry in FORMATS if entry in formats.replace(" ", "").split(",")]
-    if unknown := set(formats.replace(" ", "").split(",")) - set(FORMATS):
-        raise ConfigError(f"unknown format {', '.join(sorted(unknown))}", fix=f"known: {', '.join(FORMATS)}")
     with Parser.open(settings.runtime) as parser:
         parser.check(settings.options)
-        batch = Batch(parser, out, settings.options, formats=wanted, resume=resume)
+        batch = Batch(parser, out, settings.options, formats=wanted, pretty=pretty, resume=resume)
         outcomes = _run_with_progress(batch, files)
     if as_json:
         print_json([asdict(outcome) for outcome in outcomes])
@@ -564,16 +581,15 @@ def _print_verified_vlm(checked: VlmVerification, *, as_json: bool) -> None:
     stdout.print("\n".join(lines), markup=False)
 
 
-def _parse_to_stdout(argument: str, settings: Settings, *, as_json: bool) -> None:
+def _parse_to_stdout(argument: str, settings: Settings, kind: Format, *, pretty: bool) -> None:
+    from docvino.outputs import text_of
     from docvino.parser import Parser, open_source
-    from docvino.render.json import to_json
-    from docvino.render.markdown import to_markdown
 
     options = settings.options
     with Parser.open(settings.runtime) as parser, open_source(argument, options) as opened:
         parsed = [replace(item, image=None) for item in parser.pages(opened, options)]
         document = parser.collect(opened.source, parsed, options)
-    sys.stdout.write(to_json(document) if as_json else to_markdown(document))
+    sys.stdout.write(text_of(document, kind, pretty=pretty))
     for page in document.pages:
         for warning in page.warnings:
             note(f"page {page.page_index + 1}: {warning}")

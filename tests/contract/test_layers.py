@@ -33,6 +33,7 @@ LAYERS = (
     {"toolchain"},
     {"convert", "runtime", "verify", "reference"},
     {"parser"},
+    {"outputs"},
     {"api", "batch", "demo", "doctor"},
     {"cli_common"},
     {"cli_models"},
