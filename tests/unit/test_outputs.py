@@ -20,7 +20,7 @@ from docvino import outputs
 from docvino.document import Block, Document
 from docvino.errors import ConfigError, DocvinoError, InputError, MissingExtraError
 from docvino.inputs import open_document
-from docvino.outputs import FORMATS, Finished, Format, parse_formats, write_outputs
+from docvino.outputs import FORMATS, TEXTS, Finished, Format, parse_formats, text_of, write_outputs
 from docvino.settings import ParseOptions
 from sample_documents import block, document, line, page, png, table
 
@@ -105,6 +105,13 @@ def test_a_turned_page_is_shown_upright(folder: Path) -> None:
     with Image.open(folder / "pages/p1.png") as picture:
         assert picture.size == (600, 800)
         assert (picture.getpixel((500, 300)), picture.getpixel((500, 700))) == ((255, 0, 0), (255, 255, 255))
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_texts_for_standard_output_are_those_of_the_files(folder: Path, kind: Format) -> None:
+    made = document(page(*blocks()))
+    write(folder, made, [kind])
+    assert text_of(made, kind) == (folder / f"a[1].{kind}").read_text(encoding="utf-8")
 
 
 # ---- failures
