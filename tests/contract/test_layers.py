@@ -42,9 +42,7 @@ LAYERS = (
 )
 # Rooms of one layer that may look at each other: an answer to a crop may be its error; codec is what golden cases are
 # made and judged with, and what the plain loop of a vision-language model is made of; reference reads a model's facts
-# Rooms of one layer that may look at each other: an answer to a crop may be its error; codec is what golden cases are
-# made and judged with, and what the plain loop of a vision-language model is made of; reference reads a model's facts
-# as its conversion does; a decoder is compiled under the rules of devices; Markdown writes formulas as text/math finds
+# as its conversion does; a decoder is compiled under the rules of devices; outputs write formulas as text/math finds
 # them.
 SIBLINGS = {
     ("document", "errors"),

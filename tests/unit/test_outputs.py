@@ -11,16 +11,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import docx
+import numpy as np
 import openpyxl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 import draw
 from docvino import outputs
-from docvino.document import Block, Document
+from docvino.document import Block, ContentFormat, Document
 from docvino.errors import ConfigError, DocvinoError, InputError, MissingExtraError
 from docvino.inputs import open_document
 from docvino.outputs import FORMATS, TEXTS, Finished, Format, parse_formats, text_of, write_outputs
+from docvino.render.docx import to_docx
+from docvino.render.overlay import overlay_png
+from docvino.render.pdf import pictures_pdf
+from docvino.render.res import LABELS, to_res
+from docvino.render.xlsx import to_xlsx
 from docvino.settings import ParseOptions
 from sample_documents import block, document, line, page, png, table
 
@@ -112,6 +120,27 @@ def test_texts_for_standard_output_are_those_of_the_files(folder: Path, kind: Fo
     made = document(page(*blocks()))
     write(folder, made, [kind])
     assert text_of(made, kind) == (folder / f"a[1].{kind}").read_text(encoding="utf-8")
+
+
+ANY_LABEL = st.sampled_from([*LABELS, "title", "figure", "figure_caption", "equation", "unheard of"])
+ANY_TEXT = st.text(max_size=30) | st.sampled_from(
+    [r"\(a\)", r"\[x^a^b\]", "• ", "\n\n", "\t", "=1", "<b>", "\x00\ud800", "𠮷"]
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(label=ANY_LABEL, text=ANY_TEXT, form=st.sampled_from(["text", "html", "latex"]))
+def test_any_text_under_any_label_can_be_written_in_every_format(label: str, text: str, form: ContentFormat) -> None:
+    made = document(
+        page(block(label, text, form), table([text, text]), block(label, "x", lines=(line(text, 1, 1, 9, 5),)))
+    )
+    for kind in TEXTS[::2]:
+        text_of(made, kind)
+    to_docx(made)
+    to_xlsx(made)
+    to_res(made, made.pages[0], None)
+    pictures_pdf(made, lambda _: np.zeros((80, 60, 3), np.uint8))
+    overlay_png(made.pages[0], np.zeros((80, 60, 3), np.uint8))
 
 
 # ---- failures

@@ -15,7 +15,7 @@ Span = tuple[float, float]
 
 _CONTRAST = 0.35  # of the darkest ink's difference to the paper: what differs more is ink
 _LEAST_CONTRAST = 24  # of 255, else noise on blank paper would be ink
-_SPECK = 0.04  # of the line's height: less ink in a column is dirt
+_SPECK = 0.02  # of the line's height: less ink in a column is dirt
 _RULE = 0.8  # of the line's length: a row with so much ink is an underline
 _BLANK = 0.28  # width of a blank in multiples of the size
 _NARROW = 20.0  # how much worse a gap too narrow for a blank is than a word of unexpected width
