@@ -44,6 +44,7 @@ _PASSIVE = frozenset(
 _UNDER = frozenset({"lim", "max", "min", "sup", "inf", "limsup", "liminf", "argmax", "argmin"})
 _BIG = frozenset("∑∏∐∫∬∭∮⋂⋃⋀⋁⨁⨂")
 _TOP = {"^": "\u0302", "ˆ": "\u0302", "˙": "\u0307", "¨": "\u0308", "~": "\u0303", "˜": "\u0303", "→": "\u20d7"}
+_BRACKETS = frozenset({"()", "[]", "{}", "||", "‖‖"})
 _BARS = frozenset("―¯‾_\u0305\u0332")
 
 
@@ -121,6 +122,14 @@ def _omml_all(elements: list[ElementTree.Element]) -> list[ElementTree.Element]:
             term = elements[place : place + 1]
             place += 1
             made.append(_nary(element, term))
+        elif element.tag == "munder" and element[0].text in _UNDER:
+            # A limit, too, is written with what it is of: else LibreOffice takes it into a fraction behind it.
+            name = _m("fName", *_omml(element))
+            made.append(_m("func", name, _part("e", *elements[place : place + 1])))
+            place += 1
+        elif _is_fenced_table(elements[place - 1 : place + 2]):
+            made.append(_fenced(element.text or "", [elements[place]], elements[place + 1].text or ""))
+            place += 2
         else:
             made += _omml(element)
     return made
@@ -130,7 +139,8 @@ def _omml(element: ElementTree.Element) -> list[ElementTree.Element]:
     kind, children = element.tag, list(element)
     if kind in ("mi", "mn", "mo"):
         upright = kind == "mi" and (element.get("mathvariant") == "normal" or len(element.text or "") > 1)
-        return [_run(element.text, plain=upright)] if element.text else []
+        # An empty letter stands before an equals sign that begins a cell; LibreOffice wants something there.
+        return [_run(element.text or "", plain=upright or not element.text)]
     if kind == "mtext":
         return [_run(element.text, plain=True)] if element.text else []
     if kind == "mspace":
@@ -157,9 +167,7 @@ def _omml(element: ElementTree.Element) -> list[ElementTree.Element]:
         return [_m("borderBox", _part("e", *children))]
     if kind == "mrow" and len(children) > 1 and (fences := _fences(children)):
         left, right = fences
-        properties = _m("dPr", _m("begChr", val=left), _m("endChr", val=right))
-        inner = children[1:-1] if right else children[1:]
-        return [_m("d", properties, _part("e", *inner))]
+        return [_fenced(left, children[1:-1] if right else children[1:], right)]
     return _omml_all(children)
 
 
@@ -177,6 +185,17 @@ def _fences(children: list[ElementTree.Element]) -> tuple[str, str] | None:
         return None
     closes = last.tag == "mo" and last.get("form") == "postfix"
     return (first.text or "").strip(), (last.text or "").strip() if closes else ""
+
+
+def _fenced(left: str, inner: list[ElementTree.Element], right: str) -> ElementTree.Element:
+    return _m("d", _m("dPr", _m("begChr", val=left), _m("endChr", val=right)), _part("e", *inner))
+
+
+def _is_fenced_table(elements: list[ElementTree.Element]) -> bool:
+    """True for a matrix between brackets, which latex2mathml does not join."""
+    if [element.tag for element in elements] != ["mo", "mtable", "mo"]:
+        return False
+    return f"{elements[0].text}{elements[2].text}" in _BRACKETS
 
 
 def _over_or_under(kind: str, base: ElementTree.Element, mark: ElementTree.Element) -> ElementTree.Element:
@@ -203,7 +222,8 @@ def _nary(element: ElementTree.Element, term: list[ElementTree.Element]) -> Elem
     upper_only = element.tag in ("msup", "mover")
     lower = None if upper_only else limits[0]
     upper = limits[-1] if upper_only or len(limits) == 2 else None
-    place = "undOvr" if element.tag.startswith(("munder", "mover")) else "subSup"
+    below = element.tag.startswith(("munder", "mover")) and (sign.text or "") not in "∫∬∭∮"
+    place = "undOvr" if below else "subSup"
     hidden = [_m(name, val="1") for name, part in (("subHide", lower), ("supHide", upper)) if part is None]
     return _m(
         "nary",
@@ -215,4 +235,6 @@ def _nary(element: ElementTree.Element, term: list[ElementTree.Element]) -> Elem
 
 
 def _table(rows: list[ElementTree.Element]) -> ElementTree.Element:
-    return _m("m", *(_m("mr", *(_part("e", *cell) for cell in row)) for row in rows))
+    """A matrix. Empty cells hold an empty text, else Word draws a dotted box there and LibreOffice a question mark."""
+    made = [_m("mr", *(_m("e", *(_omml_all(list(cell)) or [_run("", plain=True)])) for cell in row)) for row in rows]
+    return _m("m", _m("mPr", _m("plcHide", val="1")), *made)

@@ -21,7 +21,7 @@ td { border: 1px solid #777; padding: .2rem .5rem; vertical-align: top; }
 figure { margin: 1rem 0; text-align: center; }
 img { max-width: 100%; }
 .caption { text-align: center; font-size: .9rem; }
-.formula { overflow-x: auto; text-align: center; }
+.formula { overflow: auto hidden; padding: .2rem 0; text-align: center; }
 .failed { color: #a00; }
 """.strip()
 
