@@ -12,9 +12,8 @@ from docx.oxml import parse_xml
 from docx.oxml.ns import qn
 
 from docvino.document import Cell, Document
-from docvino.render.flow import Piece, page_pieces, table_cells, width_share, without_controls
+from docvino.render.flow import Piece, language, page_pieces, table_cells, width_share, without_controls
 from docvino.render.formulas import to_omml
-from docvino.render.html import language
 from docvino.text import math
 
 # What Word has on every machine for scripts that its usual typefaces lack.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from docvino.document import BULLETS, Block, Cell, Page, Polygon, polygon_box
+from docvino.document import BULLETS, Block, Cell, Document, Page, Polygon, polygon_box
 from docvino.text import math
 
 # title      of the document or of a section, with a level from 1
@@ -41,6 +41,13 @@ _TAG = re.compile(r"<[^>]*>")
 
 # Characters that no text has and XML forbids; a model may write any of them.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+_SCRIPTS = {
+    "ja": re.compile("[\u3040-\u30ff]"),
+    "ko": re.compile("[\u1100-\u11ff\uac00-\ud7a3]"),
+    "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
+}
+_LETTER = re.compile(r"[^\W\d_]")
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,18 @@ def is_picture(block: Block) -> bool:
 def table_cells(block: Block) -> tuple[Cell, ...]:
     """The cells of a table; one with all its text when the block is HTML of somebody else and has none."""
     return block.cells or (Cell(row=0, column=0, text=html.unescape(_TAG.sub(" ", block.content)).strip()),)
+
+
+def language(document: Document) -> str:
+    """The language as far as its script tells: "zh", "ja", "ko", else "und" (of Latin letters nobody can say)."""
+    text = "".join(block.content for page in document.pages for block in page.blocks)
+    letters = len(_LETTER.findall(text))
+    counts = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
+    # Japanese has more Chinese characters than kana, but Chinese has no kana.
+    if letters and counts["ja"] >= 0.05 * letters:
+        return "ja"
+    found = max(("ko", "zh"), key=lambda name: counts[name])
+    return found if counts[found] > 0.2 * letters else "und"
 
 
 def without_controls(text: str) -> str:

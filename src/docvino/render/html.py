@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterator, Mapping
 from html import escape
 
 from docvino.document import Cell, Document, Page
-from docvino.render.flow import Piece, page_pieces, table_cells, width_share, without_controls
+from docvino.render.flow import Piece, language, page_pieces, table_cells, width_share, without_controls
 from docvino.render.formulas import to_mathml
 from docvino.text import math
 
@@ -27,13 +26,6 @@ img { max-width: 100%; }
 
 # Nothing of the file may run or load anything, whatever the document said.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-
-_SCRIPTS = {
-    "ja": re.compile("[\u3040-\u30ff]"),
-    "ko": re.compile("[\u1100-\u11ff\uac00-\ud7a3]"),
-    "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
-}
-_LETTER = re.compile(r"[^\W\d_]")
 
 
 def to_html(document: Document, pictures: Mapping[str, bytes] | None = None) -> str:
@@ -61,18 +53,6 @@ def html_parts(document: Document, pictures: Mapping[str, bytes]) -> Iterator[st
         yield from _body(page, pictures)
         yield "</section>\n"
     yield "</body>\n</html>\n"
-
-
-def language(document: Document) -> str:
-    """The language as far as its script tells: "zh", "ja", "ko", else "und" (of Latin letters nobody can say)."""
-    text = "".join(block.content for page in document.pages for block in page.blocks)
-    letters = len(_LETTER.findall(text))
-    counts = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
-    # Japanese has more Chinese characters than kana, but Chinese has no kana.
-    if letters and counts["ja"] >= 0.05 * letters:
-        return "ja"
-    found = max(("ko", "zh"), key=lambda name: counts[name])
-    return found if counts[found] > 0.2 * letters else "und"
 
 
 def _body(page: Page, pictures: Mapping[str, bytes]) -> Iterator[str]:

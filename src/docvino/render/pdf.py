@@ -19,8 +19,7 @@ from PIL import Image
 from docvino.document import Box, Document, Page, Point
 from docvino.errors import InputError
 from docvino.render import glyphless, ink
-from docvino.render.flow import without_controls
-from docvino.render.html import language
+from docvino.render.flow import language, without_controls
 from docvino.render.placed import Placed, placed_texts
 
 Picture = Callable[[Page], NDArray[np.uint8] | None]
@@ -67,7 +66,8 @@ def searchable_pdf(
                     if page.rotation_degrees:
                         target.obj.Rotate = turned
                     own = own_text(page.page_index)
-                    text.lay_on(target, page, picture(page), box=page.source_box, turned=turned, own_text=own)
+                    pixels = picture(page) if any(block.lines for block in page.blocks) else None
+                    text.lay_on(target, page, pixels, box=page.source_box, turned=turned, own_text=own)
                 text.finish()
                 return _saved(pdf, encryption=pdf is source and source.is_encrypted)
     except pikepdf.PdfError as error:
