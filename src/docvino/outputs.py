@@ -260,9 +260,9 @@ def _pdf(finished: Finished) -> None:
 def _res(finished: Finished) -> None:
     document = finished.document
     one_file = document.source.media_type != "application/pdf" and len(document.pages) == 1
-    for page in document.pages:
+    for page, text in to_res(document, document.source.name):
         ending = "_res.json" if one_file else f"_{page.page_index}_res.json"
-        write_atomically(finished.file(ending), to_res(document, page, document.source.name))
+        write_atomically(finished.file(ending), text)
 
 
 def _png(finished: Finished) -> None:

@@ -138,7 +138,7 @@ def test_any_text_under_any_label_can_be_written_in_every_format(label: str, tex
         text_of(made, kind)
     to_docx(made)
     to_xlsx(made)
-    to_res(made, made.pages[0], None)
+    list(to_res(made, None))
     pictures_pdf(made, lambda _: np.zeros((80, 60, 3), np.uint8))
     overlay_png(made.pages[0], np.zeros((80, 60, 3), np.uint8))
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from docvino.document import Block, box_polygon
+from docvino.document import Block, Document, box_polygon
 from docvino.render.res import LABELS, to_res
 from sample_documents import block, document, line, page, table
 
 
 def read(*blocks: Block, **options: Any) -> dict[str, Any]:
-    made = page(*blocks)
-    return dict(json.loads(to_res(document(made, **options), made, "scan.png")))
+    return result_of(document(page(*blocks), **options))
+
+
+def result_of(made: Document, index: int = 0) -> dict[str, Any]:
+    return dict(json.loads(list(to_res(made, "scan.png"))[index][1]))
 
 
 def test_the_keys_of_a_result_are_those_of_upstream() -> None:
@@ -38,8 +41,8 @@ def test_a_picture_has_no_page_number_and_the_pages_of_a_pdf_count_from_0() -> N
     assert [read()[key] for key in ("page_index", "page_count", "width", "height")] == [None, None, 600, 800]
     pages = (page(), page(index=1))
     made = document(*pages, media_type="application/pdf")
-    found = json.loads(to_res(made, pages[1], None))
-    assert [found[key] for key in ("input_path", "page_index", "page_count")] == [None, 1, 2]
+    found = result_of(made, 1)
+    assert [found[key] for key in ("input_path", "page_index", "page_count")] == ["scan.png", 1, 2]
 
 
 def test_blocks_without_a_number_in_the_reading_order_are_not_counted() -> None:
@@ -96,13 +99,12 @@ def test_spotted_lines_are_there_with_their_places() -> None:
 
 def test_a_turned_page_says_its_angle_counter_clockwise() -> None:
     made = page(block("text", "x"), rotation_degrees=90)
-    found = json.loads(to_res(document(made), made, "a.png"))
+    found = result_of(document(made))
     assert found["doc_preprocessor_res"]["angle"] == 270
     assert found["model_settings"]["use_doc_preprocessor"] is True
 
 
 def test_the_file_is_indented_by_four_and_keeps_its_characters() -> None:
-    made = page(block("text", "第三章"))
-    text = to_res(document(made), made, None)
+    ((_, text),) = to_res(document(page(block("text", "第三章"))), None)
     assert '\n    "input_path": null,' in text
     assert "第三章" in text

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from docvino.document import Block, Document, Page, polygon_box
@@ -42,13 +43,14 @@ _UNNUMBERED = frozenset(
 _BETWEEN_TAGS = re.compile(r">\n<")
 
 
-def to_res(document: Document, page: Page, input_path: str | None) -> str:
-    """The result of one page, as upstream writes it to `NAME_res.json`: indented by 4, characters as they are."""
-    return json.dumps(res(document, page, input_path), ensure_ascii=False, indent=4) + "\n"
+def to_res(document: Document, input_path: str | None) -> Iterator[tuple[Page, str]]:
+    """The result of each page, as upstream writes it to `NAME_res.json`: indented by 4, characters as they are."""
+    for page, result in results(document, input_path):
+        yield page, json.dumps(result, ensure_ascii=False, indent=4) + "\n"
 
 
-def res(document: Document, page: Page, input_path: str | None) -> dict[str, Any]:
-    """The result of one page.
+def results(document: Document, input_path: str | None) -> Iterator[tuple[Page, dict[str, Any]]]:
+    """The result of each page.
 
     Differs: `page_index` is that of the source where only some pages were read, and `page_count` counts those read.
     A page that failed is there without blocks.
@@ -56,37 +58,43 @@ def res(document: Document, page: Page, input_path: str | None) -> dict[str, Any
     is_picture = document.source.media_type != "application/pdf" and len(document.pages) == 1
     has_layout = any(block.layout_score is not None for one in document.pages for block in one.blocks)
     was_turned = any(one.rotation_degrees for one in document.pages)
-    place = {"input_path": input_path, "page_index": None if is_picture else page.page_index}
-    found: dict[str, Any] = {
-        **place,
-        "page_count": None if is_picture else len(document.pages),
-        "width": page.width_px,
-        "height": page.height_px,
-        "model_settings": {
-            "use_doc_preprocessor": was_turned,
-            "use_layout_detection": has_layout,
-            "use_chart_recognition": _any(document, "chart"),
-            "use_seal_recognition": _any(document, "seal"),
-            "use_ocr_for_image_block": _any(document, "image"),
-            "format_block_content": False,
-            "merge_layout_blocks": True,
-            "markdown_ignore_labels": sorted(FURNITURE - {"formula_number"}),
-            "return_layout_polygon_points": True,
-        },
-        "parsing_res_list": _parsed(page),
+    settings = {
+        "use_doc_preprocessor": was_turned,
+        "use_layout_detection": has_layout,
+        "use_chart_recognition": _any(document, "chart"),
+        "use_seal_recognition": _any(document, "seal"),
+        "use_ocr_for_image_block": _any(document, "image"),
+        "format_block_content": False,
+        "merge_layout_blocks": True,
+        "markdown_ignore_labels": sorted(FURNITURE - {"formula_number"}),
+        "return_layout_polygon_points": True,
     }
-    if document.provenance.options.get("task") == "spotting" and not has_layout:
-        lines = [line for block in page.blocks for line in block.lines]
-        polygons = [[list(point) for point in line.polygon] for line in lines]
-        found["spotting_res"] = {"rec_polys": polygons, "rec_texts": [line.text for line in lines]}
-    if was_turned:
-        # Upstream counts counter-clockwise.
-        settings = {"use_doc_orientation_classify": True, "use_doc_unwarping": False}
-        angle = (360 - page.rotation_degrees) % 360
-        found["doc_preprocessor_res"] = {**place, "model_settings": settings, "angle": angle}
-    if has_layout:
-        found["layout_det_res"] = {**place, "boxes": _boxes(page)}
-    return found
+    for page in document.pages:
+        place = {"input_path": input_path, "page_index": None if is_picture else page.page_index}
+        found: dict[str, Any] = {
+            **place,
+            "page_count": None if is_picture else len(document.pages),
+            "width": page.width_px,
+            "height": page.height_px,
+            "model_settings": settings,
+            "parsing_res_list": _parsed(page),
+        }
+        if document.provenance.options.get("task") == "spotting" and not has_layout:
+            found["spotting_res"] = _spotted(page)
+        if was_turned:
+            how = {"use_doc_orientation_classify": True, "use_doc_unwarping": False}
+            # Upstream counts counter-clockwise.
+            angle = (360 - page.rotation_degrees) % 360
+            found["doc_preprocessor_res"] = {**place, "model_settings": how, "angle": angle}
+        if has_layout:
+            found["layout_det_res"] = {**place, "boxes": _boxes(page)}
+        yield page, found
+
+
+def _spotted(page: Page) -> dict[str, Any]:
+    lines = [line for block in page.blocks for line in block.lines]
+    polygons = [[list(point) for point in line.polygon] for line in lines]
+    return {"rec_polys": polygons, "rec_texts": [line.text for line in lines]}
 
 
 def _any(document: Document, label: str) -> bool:
