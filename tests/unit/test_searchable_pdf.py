@@ -23,12 +23,13 @@ from PIL import Image, ImageDraw
 from pypdfium2 import raw as pdfium_c
 
 import draw
-from docvino.document import Block, Box, Document, Line, Page, Polygon, Rotation
+from docvino.document import Block, Box, Document, Line, Page, Polygon, Rotation, box_polygon
 from docvino.errors import InputError
 from docvino.inputs import open_document
 from docvino.render.pdf import pictures_pdf, searchable_pdf
 from docvino.render.placed import placed_texts
 from docvino.settings import ParseOptions
+from docvino.text.paragraphs import join_lines
 from sample_documents import SPANNING, block, document, line, page, table
 
 DPI = 150
@@ -212,13 +213,100 @@ def test_a_column_of_chinese_runs_down() -> None:
     assert near(word.box, (500, 100, 530, 280))
 
 
+PARAGRAPHS = {
+    "latin": (
+        "Every box that enters the room gets",
+        "a number and a date. The clerk writes",
+        "both on a paper slip of 48,215 pages.",
+    ),
+    "chinese": (
+        "旧档案的整理分为登记、修补和扫描三个",
+        "阶段。登记时写明题名、年代、页数以及",
+        "纸张的状况，修补时先除去灰尘。",
+    ),
+    "mixed": (
+        "先下载安装包 (setup package)，再运行 install",
+        "脚本。The default port is 8080; 如需修改请",
+        "编辑 config.toml 文件。",
+    ),
+}
+
+
+def printed(rows: Sequence[str], typeface: Any, leading: float = 1.5) -> tuple[np.ndarray[Any, Any], list[Word], Box]:
+    """A paragraph on a page, its words, and the block as a layout model sees it."""
+    image = Image.new("RGB", (1250, 400), (250, 248, 240))
+    pen, font = ImageDraw.Draw(image), typeface(30)
+    words, ends = [], []
+    for number, row in enumerate(rows):
+        at = (90, 60 + 30 * leading * number)
+        pen.text(at, row, font=font, fill=(30, 30, 40))
+        _, top, right, bottom = pen.textbbox(at, row, font=font)
+        ends.append(right)
+        for word in re.finditer(r"\S+", row):
+            first = at[0] + font.getlength(row[: word.start()])
+            last = first + ink_width(word[0], font)  # a Chinese full stop has paper behind it
+            words.append(Word(word[0], cast(Box, tuple(side * 72 / DPI for side in (first, top, last, bottom)))))
+    return np.asarray(image), words, (80, 50, max(ends) + 12, bottom + 9)
+
+
+def ink_width(word: str, font: Any) -> int:
+    alone = Image.new("L", (1250, 100))
+    ImageDraw.Draw(alone).text((0, 20), word, font=font, fill=255)
+    return cast(tuple[int, int, int, int], alone.getbbox())[2]
+
+
+def found_in_block(pixels: np.ndarray[Any, Any], text: str, box: Box) -> list[Word]:
+    read = page(block("text", text, polygons=(box_polygon(*box),)), width_px=1250, height_px=400, dpi=DPI)
+    return words_of(pictures_pdf(document(read), lambda _: pixels))
+
+
+@pytest.mark.parametrize("typeface", [draw.sans, draw.serif])
+@pytest.mark.parametrize("kind", PARAGRAPHS)
+def test_words_of_a_block_lie_where_they_are_seen_though_a_model_told_only_its_text(kind: str, typeface: Any) -> None:
+    rows = PARAGRAPHS[kind]
+    pixels, truth, box = printed(rows, typeface)
+    text = join_lines(rows)
+    found = found_in_block(pixels, text, box)
+    assert [word.text for word in found] == [word.text for word in truth]
+    for word, true in zip(found, truth, strict=True):
+        assert (word.box[0], word.box[2]) == pytest.approx((true.box[0], true.box[2]), abs=NEAR_PT), word
+        assert word.box[1] + word.box[3] == pytest.approx(true.box[1] + true.box[3], abs=2 * NEAR_PT), word
+
+
+def test_a_word_that_goes_on_in_the_next_row_is_whole_and_lies_where_it_begins() -> None:
+    pixels, truth, box = printed(("The clerk makes a gen-", "tle repair of pages"), draw.sans)
+    found = found_in_block(pixels, "The clerk makes a gentle repair of pages", box)
+    assert [word.text for word in found] == ["The", "clerk", "makes", "a", "gentle", "repair", "of", "pages"]
+    assert near(found[4].box, truth[4].box)
+    assert found[5].box[0] == pytest.approx(truth[6].box[0], abs=NEAR_PT)
+
+
+@pytest.mark.parametrize(
+    "text", ["Something else, and twice as long as what is printed there. " * 4, r"so \(x^2\) is the area", "short"]
+)
+def test_text_that_is_not_that_of_the_ink_stays_in_its_block(text: str) -> None:
+    pixels, _, box = printed(PARAGRAPHS["latin"], draw.sans)
+    found = found_in_block(pixels, text, box)
+    assert [word.text for word in found] == text.split()
+    left, top, right, bottom = (side * 72 / DPI for side in box)
+    for word in found:
+        assert left - 1 <= word.box[0] <= word.box[2] <= right + 1
+        assert top - 1 <= word.box[1] <= word.box[3] <= bottom + 1
+
+
+@pytest.mark.parametrize("colour", [0, 128, 255])
+def test_a_block_without_ink_is_no_harm(colour: int) -> None:
+    found = found_in_block(np.full((400, 1250, 3), colour, np.uint8), "some words", (80, 50, 500, 100))
+    assert [word.text for word in found] == ["some", "words"]
+
+
 @pytest.mark.parametrize("text", ["word " * 60, "旧档案的整理分为登记。" * 12, "One\n\nTwo words", "x", "W" * 300])
 @pytest.mark.parametrize("box", [(60, 100, 540, 400), (60, 100, 160, 700), (60, 100, 540, 112)])
 @pytest.mark.parametrize("label", ["text", "vertical_text"])
 def test_text_without_lines_fills_the_box_of_its_block(text: str, box: Box, label: str) -> None:
     left, top, right, bottom = box
     polygon = ((left, top), (right, top), (right, bottom), (left, bottom))
-    placed = list(placed_texts(page(block(label, text, polygons=(polygon,)))))
+    placed = list(placed_texts(block(label, text, polygons=(polygon,))))
     assert "".join("".join(one.text for one in placed).split()) == "".join(text.split())
     for one in placed:
         for x, y in (one.start_top, one.end_top, one.end_bottom, one.start_bottom):
@@ -228,7 +316,7 @@ def test_text_without_lines_fills_the_box_of_its_block(text: str, box: Box, labe
 
 def test_text_of_a_block_of_two_columns_is_shared_out_to_both() -> None:
     boxes = (((0, 0), (100, 0), (100, 300), (0, 300)), ((200, 0), (300, 0), (300, 100), (200, 100)))
-    placed = list(placed_texts(page(block("text", "word " * 40, polygons=boxes))))
+    placed = list(placed_texts(block("text", "word " * 40, polygons=boxes)))
     in_second = sum(len(one.text.split()) for one in placed if one.start_top[0] >= 200)
     assert in_second == pytest.approx(10, abs=2)
     assert sum(len(one.text.split()) for one in placed) == 40
@@ -236,7 +324,7 @@ def test_text_of_a_block_of_two_columns_is_shared_out_to_both() -> None:
 
 def test_cells_without_places_of_their_own_have_their_share_of_the_table() -> None:
     polygon = ((0, 0), (300, 0), (300, 100), (0, 100))
-    placed = {one.text: one for one in placed_texts(page(table(spans=SPANNING, polygons=(polygon,))))}
+    placed = {one.text: one for one in placed_texts(table(spans=SPANNING, polygons=(polygon,)))}
     assert placed["b"].start_top[0] == 100
     assert 50 <= placed["b"].start_top[1] < placed["b"].start_bottom[1] <= 100
     assert placed["Tall"].start_top[0] == 200

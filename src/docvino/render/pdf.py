@@ -20,7 +20,7 @@ from docvino.document import Box, Document, Page, Point
 from docvino.errors import InputError
 from docvino.render import glyphless, ink
 from docvino.render.flow import language, without_controls
-from docvino.render.placed import Placed, placed_texts
+from docvino.render.placed import Placed
 
 Picture = Callable[[Page], NDArray[np.uint8] | None]
 
@@ -66,8 +66,7 @@ def searchable_pdf(
                     if page.rotation_degrees:
                         target.obj.Rotate = turned
                     own = own_text(page.page_index)
-                    pixels = picture(page) if any(block.lines for block in page.blocks) else None
-                    text.lay_on(target, page, pixels, box=page.source_box, turned=turned, own_text=own)
+                    text.lay_on(target, page, picture(page), box=page.source_box, turned=turned, own_text=own)
                 text.finish()
                 return _saved(pdf, encryption=pdf is source and source.is_encrypted)
     except pikepdf.PdfError as error:
@@ -147,7 +146,9 @@ class _UnseenText:
         """Adds the text of a page that shows `box` (left, bottom, right, top in points), turned clockwise."""
         to_points = _to_points(page, box, turned)
         own = np.array(own_text, np.float64).reshape(-1, 2)
-        shown = [line for placed in placed_texts(page) if (line := self._line(placed, to_points, pixels, own))]
+        shown = [
+            line for placed, spans in ink.located(page, pixels) if (line := self._line(placed, spans, to_points, own))
+        ]
         if not shown:
             return
         target.add_resource(self._font, Name.Font, _FONT)
@@ -158,8 +159,8 @@ class _UnseenText:
     def _line(
         self,
         placed: Placed,
+        spans: Sequence[ink.Span] | None,
         to_points: Callable[[Point], Point],
-        pixels: NDArray[np.uint8] | None,
         own: NDArray[np.float64],
     ) -> str:
         corners = (placed.start_top, placed.end_top, placed.end_bottom, placed.start_bottom)
@@ -171,7 +172,6 @@ class _UnseenText:
         height = max((math.dist(start, low_start) + math.dist(end, low_end)) / 2, 0.01)
         cos, sin = along[0] / length, along[1] / length
         up = -glyphless.DESCENT / 1000  # the baseline, above the lower edge
-        spans = None if pixels is None or not placed.is_read else ink.word_spans(pixels, placed)
         begin = spans[0][0] if spans else 0.0
         x, y = (low_start[axis] + up * (start[axis] - low_start[axis]) + begin * along[axis] for axis in (0, 1))
         unit = length / height

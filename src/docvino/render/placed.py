@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from docvino.document import Block, Box, Cell, Page, Point, box_polygon, polygon_box
+from docvino.document import Block, Box, Cell, Point, box_polygon, polygon_box
 from docvino.render.flow import without_controls
 from docvino.render.glyphless import natural_width, wrapped
 from docvino.text import order
 
 _PITCH = 1.25  # from line to line, in multiples of the size
-_WORD = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]\s*|[^\s\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]+\s*")
-_DOWN = frozenset({"vertical_text"})
+WORD = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]\s*|[^\s\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]+\s*")
+DOWN = frozenset({"vertical_text"})
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,11 @@ class Placed:
     is_read: bool = False
 
 
-def placed_texts(page: Page) -> Iterator[Placed]:
-    """All texts of the page in reading order, running heads too."""
-    for block in page.blocks:
-        for placed in _of_block(block):
-            if placed.text.strip():
-                yield placed
+def placed_texts(block: Block) -> Iterator[Placed]:
+    """The texts of a block in reading order."""
+    for placed in _of_block(block):
+        if placed.text.strip():
+            yield placed
 
 
 def _of_block(block: Block) -> Iterator[Placed]:
@@ -48,12 +47,12 @@ def _of_block(block: Block) -> Iterator[Placed]:
         for cell in block.cells:
             yield from _filled(cell.text, _cell_box(cell, block.cells, area))
     elif len(block.polygons) == 1 or not block.content.strip():
-        yield from _filled(block.content, polygon_box(block.polygons[0]), down=block.label in _DOWN)
+        yield from _filled(block.content, polygon_box(block.polygons[0]), down=block.label in DOWN)
     else:
         boxes = [polygon_box(polygon) for polygon in block.polygons]
         parts = _shared_out(block.content, [(box[2] - box[0]) * (box[3] - box[1]) for box in boxes])
         for text, box in zip(parts, boxes, strict=True):
-            yield from _filled(text, box, down=block.label in _DOWN)
+            yield from _filled(text, box, down=block.label in DOWN)
 
 
 def _line(text: str, polygon: tuple[Point, ...]) -> Placed:
@@ -98,7 +97,7 @@ def _filled(text: str, box: Box, *, down: bool = False) -> Iterator[Placed]:
 
 
 def _fitted(text: str, long_px: float, across_px: float) -> tuple[float, list[str]]:
-    paragraphs = [_WORD.findall(paragraph) for paragraph in text.split("\n") if paragraph.strip()]
+    paragraphs = [WORD.findall(paragraph) for paragraph in text.split("\n") if paragraph.strip()]
     area_lines = math.sqrt(natural_width(text) * across_px / (_PITCH * long_px))
     count = max(len(paragraphs), int(area_lines))
     while True:
@@ -111,7 +110,7 @@ def _fitted(text: str, long_px: float, across_px: float) -> tuple[float, list[st
 
 def _shared_out(text: str, areas: list[float]) -> list[str]:
     """The text cut at blanks into parts as long as the areas are large."""
-    words = _WORD.findall(text.replace("\n", " "))
+    words = WORD.findall(text.replace("\n", " "))
     letters, whole = sum(map(len, words)), max(sum(areas), 1e-6)
     parts = [""] * len(areas)
     place, used, limit = 0, 0, letters * areas[0] / whole
