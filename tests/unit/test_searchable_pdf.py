@@ -273,6 +273,29 @@ def test_words_of_a_block_lie_where_they_are_seen_though_a_model_told_only_its_t
         assert word.box[1] + word.box[3] == pytest.approx(true.box[1] + true.box[3], abs=2 * NEAR_PT), word
 
 
+@pytest.mark.parametrize("angle", [-2, -0.6, 0.6, 2])
+def test_words_of_a_skewed_block_lie_where_they_are_seen(angle: float) -> None:
+    pixels, truth, box = printed(PARAGRAPHS["latin"], draw.sans)
+    middle = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+    turned = Image.fromarray(pixels).rotate(angle, Image.Resampling.BICUBIC, center=middle, fillcolor=(250, 248, 240))
+    cos, sin = np.cos(np.radians(angle)), np.sin(np.radians(angle))
+
+    def moved(x: float, y: float) -> tuple[float, float]:  # counter-clockwise as it is seen
+        x, y = x - middle[0], y - middle[1]
+        return float(x * cos + y * sin + middle[0]), float(-x * sin + y * cos + middle[1])
+
+    corners = [moved(x, y) for x in box[::2] for y in box[1::2]]
+    xs, ys = zip(*corners, strict=True)
+    found = found_in_block(np.asarray(turned), join_lines(PARAGRAPHS["latin"]), (min(xs), min(ys), max(xs), max(ys)))
+    assert [word.text for word in found] == [word.text for word in truth]
+    for word, true in zip(found, truth, strict=True):
+        seen = moved(*((true.box[side] + true.box[side + 2]) / 2 / 72 * DPI for side in (0, 1)))
+        expected = tuple(value * 72 / DPI for value in seen)
+        assert ((word.box[0] + word.box[2]) / 2, (word.box[1] + word.box[3]) / 2) == pytest.approx(
+            expected, abs=NEAR_PT
+        )
+
+
 def test_a_word_that_goes_on_in_the_next_row_is_whole_and_lies_where_it_begins() -> None:
     pixels, truth, box = printed(("The clerk makes a gen-", "tle repair of pages"), draw.sans)
     found = found_in_block(pixels, "The clerk makes a gentle repair of pages", box)
@@ -328,6 +351,15 @@ def test_cells_without_places_of_their_own_have_their_share_of_the_table() -> No
     assert placed["b"].start_top[0] == 100
     assert 50 <= placed["b"].start_top[1] < placed["b"].start_bottom[1] <= 100
     assert placed["Tall"].start_top[0] == 200
+
+
+@pytest.mark.parametrize("box", [(-90, -50, -10, -20), (2000, 50, 2100, 80), (-40, 20, 30, 50), (590, 780, 700, 900)])
+def test_lines_beside_and_across_the_edge_of_a_page_do_no_harm(box: Box) -> None:
+    made = document(
+        page(block("text", "x", lines=(line("two words", *box),)), block("text", "more", polygons=(box_polygon(*box),)))
+    )
+    pixels = np.random.default_rng(0).integers(0, 255, (800, 600, 3), np.uint8)
+    assert pictures_pdf(made, lambda _: pixels).startswith(b"%PDF")
 
 
 # ---- texts

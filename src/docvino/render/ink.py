@@ -28,10 +28,13 @@ _NARROW = 20.0  # how much worse a gap too narrow for a blank is than a word of 
 _MARK_PAPER, _CHARACTER_PAPER = 0.7, 0.08  # of the square of a Chinese mark and of a character: left white
 _BROKEN = 1.0  # how much worse a word that goes on in the next row is
 _MOST_PIECES = 64  # of ink in a word
-_MOST_GAPS = 4000  # of a block; the work grows with them and with the words
+_MOST_PIECES_OF_ALL = 12_000  # of a block: a page of small print has 6,000
+_SLACK = (8.0, 0.05)  # how far from its expected place a word may lie: multiples of the size, and of the whole text
+_SLOPES = np.linspace(-0.05, 0.05, 41)  # 3 degrees to both sides, in steps that move a wide row's end by a pixel or two
 _HEIGHTS = (0.45, 1.5)  # of a row of text in multiples of its size, as its widths tell it
 _TOUCHING = 1.7  # rows of text that are so much higher than the usual one are two
 _FLAT = 0.4  # rows of ink that are so much lower than the usual one are dots of letters
+_CLEARLY = 1.1  # how much sharper rows must be at a slope than level ones
 _WORST_FIT = (
     0.45  # mean error of the words' widths, in multiples of the size, at which the rows are not those of the text
 )
@@ -44,6 +47,19 @@ class _Ink:
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of text laid level: its ink, cut at both ends, and where it begins on the page.
+
+    slope   pixels by which it sinks from one column to the next
+    """
+
+    ink: NDArray[np.bool_]
+    left: float
+    top: float
+    slope: float
 
 
 def located(page: Page, pixels: NDArray[np.uint8] | None) -> Iterator[tuple[Placed, list[Span] | None]]:
@@ -65,10 +81,12 @@ def _spans_of_line(pixels: NDArray[np.uint8], placed: Placed) -> list[Span] | No
     strip = _strip(pixels, placed)
     ink = _pieces([_inked(strip)])
     words = placed.text.split()
-    if not len(ink.ends) or len(words) > len(ink.ends) or len(ink.ends) > _MOST_GAPS:
+    if not len(words) <= len(ink.ends) <= _MOST_PIECES_OF_ALL or not words:
         return None
     size_px = (ink.ends[-1] - ink.starts[0]) / natural_width(" ".join(words))
-    chosen, _ = _fitted(ink, words, [True] * len(words), size_px)
+    chosen, error = _fitted(ink, words, [True] * len(words), size_px)
+    if not np.isfinite(error):
+        return None
     return [(float(ink.starts[begin]) / strip.shape[1], float(ink.ends[end]) / strip.shape[1]) for begin, end in chosen]
 
 
@@ -79,6 +97,8 @@ def _strip(pixels: NDArray[np.uint8], placed: Placed) -> NDArray[np.uint8]:
     height = round(np.hypot(*np.subtract(placed.start_bottom, placed.start_top)))
     left, top = (max(0, int(value)) for value in np.min(corners, axis=0))
     right, bottom = (int(np.ceil(value)) + 1 for value in np.max(corners, axis=0))
+    if right <= left or bottom <= top or not pixels[top:bottom, left:right].size:
+        return np.zeros((1, 1), np.uint8)  # beside the page
     part = _grey(pixels[top:bottom, left:right])
     data = [float(value) for x, y in corners for value in (x - left, y - top)]
     size = (min(max(1, width), 20_000), min(max(1, height), 2_000))
@@ -132,16 +152,24 @@ def _fitted(
     before = np.maximum(before, 0)
     widths = (ink.ends[:, None] - ink.starts[before]) / size_px
     broken = _BROKEN * (ink.rows[:, None] - ink.rows[before])
+    at = (ink.ends - ink.starts[0]) / size_px
+    slack = _SLACK[0] + _SLACK[1] * float(at[-1])
+    reach = 0.0
     cost = np.full(count + 1, np.inf)  # of the words so far when the next one begins at a piece
     cost[0] = 0.0
     choices = []
     for word, blank in zip(words, blanks, strict=True):
-        surprise = np.where(possible, (widths - _inked_width(word)) ** 2 + broken, np.inf)
-        whole = cost[before] + surprise
-        best = whole.argmin(axis=1)
-        choices.append(before[np.arange(count), best])
-        following = whole[np.arange(count), best]
-        cost = np.insert(following + too_narrow if blank else following, 0, np.inf)
+        reach += natural_width(word) + (_BLANK if blank else 0)
+        near = slice(*np.searchsorted(at, (reach - slack, reach + slack)))
+        surprise = np.where(possible[near], (widths[near] - _inked_width(word)) ** 2 + broken[near], np.inf)
+        whole = cost[before[near]] + surprise
+        best = whole.argmin(axis=1) if len(whole) else np.zeros(0, np.int64)
+        rows = np.arange(len(best))
+        choice = np.zeros(count, np.int64)
+        choice[near] = before[near][rows, best]
+        choices.append(choice)
+        cost = np.full(count + 1, np.inf)
+        cost[1:][near] = whole[rows, best] + (too_narrow[near] if blank else 0)
     spans = []
     end = count - 1
     for choice in reversed(choices):
@@ -167,34 +195,37 @@ def _rows_of_block(block: Block, pixels: NDArray[np.uint8]) -> list[tuple[Placed
     formulas = any(kind != "text" for kind, _ in math.split(text))
     if block.lines or block.cells or block.format != "text" or block.label in DOWN or formulas or not text.strip():
         return []
-    boxes = [box for polygon in block.polygons for box in _text_rows(pixels, polygon_box(polygon))]
-    if not boxes:
+    rows = [row for polygon in block.polygons for row in _text_rows(pixels, polygon_box(polygon))]
+    if not rows:
         return []
-    # A level row is cut out, and its first and last columns are paper: rows do not run into each other.
-    images = [_inked(np.asarray(_grey(pixels[top:bottom, left:right]))) for left, top, right, bottom in boxes]
-    ink = _pieces(images)
+    ink = _pieces([row.ink for row in rows])
     found = WORD.findall(text.strip())
     words, blanks = [word.strip() for word in found], [word != word.strip() for word in found]
-    if not words or not len(words) <= len(ink.ends) <= _MOST_GAPS:
+    if not words or not len(words) <= len(ink.ends) <= _MOST_PIECES_OF_ALL:
         return []
-    size_px = sum(right - left for left, _, right, _ in boxes) / (natural_width(text) - _BLANK * (len(boxes) - 1))
-    usual = float(np.median([bottom - top for _, top, _, bottom in boxes]))
+    size_px = sum(row.ink.shape[1] for row in rows) / (natural_width(text) - _BLANK * (len(rows) - 1))
+    usual = float(np.median([len(row.ink) for row in rows]))
     if size_px <= 0 or not _HEIGHTS[0] <= usual / size_px <= _HEIGHTS[1]:
         return []
     chosen, error = _fitted(ink, words, blanks, size_px)
     if not error <= _WORST_FIT:
         return []
-    return list(_placed_rows(ink, boxes, words, blanks, chosen))
+    return list(_placed_rows(ink, rows, words, blanks, chosen))
 
 
-def _text_rows(pixels: NDArray[np.uint8], box: Box) -> list[tuple[int, int, int, int]]:
-    """Left, top, right and bottom of the rows of ink in the box; none when rows touch each other."""
+def _text_rows(pixels: NDArray[np.uint8], box: Box) -> list[_Row]:
+    """The rows of ink in the box, laid level; none when rows touch each other."""
     height, width = pixels.shape[:2]
     left, top = max(0, int(box[0])), max(0, int(box[1]))
     right, bottom = min(width, int(np.ceil(box[2]))), min(height, int(np.ceil(box[3])))
     if right - left < 2 or bottom - top < 2:
         return []
-    ink = _inked(np.asarray(_grey(pixels[top:bottom, left:right])))
+    part = _grey(pixels[top:bottom, left:right])
+    slope = _slope(_inked(np.asarray(part)))
+    if slope:
+        paper = int(np.median(np.asarray(part)))
+        part = part.transform(part.size, Image.Transform.AFFINE, (1, 0, 0, slope, 1, 0), fillcolor=paper)
+    ink = _inked(np.asarray(part))
     edges = np.flatnonzero(np.diff(np.concatenate(([False], ink.any(axis=1), [False])).astype(np.int8)))
     runs = [(int(begin), int(end)) for begin, end in zip(edges[0::2], edges[1::2], strict=True)]
     if not runs:
@@ -215,29 +246,44 @@ def _text_rows(pixels: NDArray[np.uint8], box: Box) -> list[tuple[int, int, int,
     for begin, end in rows:
         columns = np.flatnonzero(ink[begin:end].sum(axis=0) > _SPECK * (end - begin))
         if len(columns):
-            found.append((left + int(columns[0]), top + begin, left + int(columns[-1]) + 1, top + end))
+            first, last = int(columns[0]), int(columns[-1]) + 1
+            found.append(_Row(ink[begin:end, first:last], left + first, top + begin + slope * first, slope))
     return found
+
+
+def _slope(ink: NDArray[np.bool_]) -> float:
+    """How far rows sink from column to column: the slope at which the ink is in the fewest rows of pixels."""
+    ys, xs = np.nonzero(ink)
+    some = slice(None, None, max(1, len(ys) // 20_000))
+    ys, xs = ys[some], xs[some]
+
+    def sharpness(slope: float) -> float:
+        return float((np.bincount(np.rint(ys - slope * xs + ink.shape[1]).astype(np.int64)) ** 2).sum())
+
+    level = sharpness(0.0)
+    best = max((float(slope) for slope in _SLOPES), key=sharpness)
+    return best if sharpness(best) > _CLEARLY * level else 0.0
 
 
 def _placed_rows(
     ink: _Ink,
-    boxes: Sequence[tuple[int, int, int, int]],
+    rows: Sequence[_Row],
     words: Sequence[str],
     blanks: Sequence[bool],
     chosen: Sequence[tuple[int, int]],
 ) -> Iterator[tuple[Placed, list[Span]]]:
-    offsets = np.cumsum([0, *(right - left for left, _, right, _ in boxes)])
+    offsets = np.cumsum([0, *(row.ink.shape[1] for row in rows)])
     placed = list(zip(words, blanks, chosen, strict=True))
     # Rows of one size, from their top: nearly all have a tall letter, but many none that goes below the line.
-    height = float(np.quantile([bottom - top for _, top, _, bottom in boxes], 0.75))
+    height = float(np.quantile([len(row.ink) for row in rows], 0.75))
     for number, group in groupby(placed, key=lambda entry: int(ink.rows[entry[2][0]])):
-        left, top, right, _ = (float(side) for side in boxes[number])
-        bottom = top + height
+        row = rows[number]
+        width = row.ink.shape[1]
         text, spans, apart = "", [], True
-        for word, blank, (begin, end) in group:
+        for word, blank, (begin, stop) in group:
             # A word that goes on in the next row is found where it begins.
-            last = ink.ends[end] if ink.rows[end] == number else offsets[number + 1]
-            span = tuple(float(at - offsets[number]) / (right - left) for at in (ink.starts[begin], last))
+            last = ink.ends[stop] if ink.rows[stop] == number else offsets[number + 1]
+            span = tuple(float(at - offsets[number]) / width for at in (ink.starts[begin], last))
             if apart:
                 text += f" {word}" if text else word
                 spans.append((span[0], span[1]))
@@ -245,4 +291,5 @@ def _placed_rows(
                 text += word
                 spans[-1] = (spans[-1][0], span[1])
             apart = blank
-        yield Placed(text, (left, top), (right, top), (right, bottom), (left, bottom)), spans
+        start, end = (row.left, row.top), (row.left + width, row.top + row.slope * width)
+        yield Placed(text, start, end, (end[0], end[1] + height), (start[0], start[1] + height)), spans
