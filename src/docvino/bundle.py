@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from docvino.errors import BundleError
 from docvino.settings import RuntimeConfig, WeightPrecision
-from docvino.specs import VLM_PRESETS
+from docvino.specs import VLM_PRESETS, how_to_get
 from docvino.specs.vlm import VlmFacts
 
 MANIFEST_VERSION = 1
@@ -211,7 +211,7 @@ def vlm_folder(runtime: RuntimeConfig) -> Path | None:
 
 def _read_manifest(folder: Path, kind: type[K], name: str) -> tuple[K, str]:
     spec, _, precision = name.rpartition("-")
-    again = f"docvino fetch {spec} && docvino convert {spec} --precision {precision}"
+    again = how_to_get(spec, precision)
     try:
         raw = (folder / MANIFEST).read_bytes()
     except OSError as error:

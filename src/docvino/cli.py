@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from docvino import __version__
@@ -36,7 +37,7 @@ from docvino.cli_common import (
     stdout,
 )
 from docvino.cli_models import models, toolchain
-from docvino.errors import EXIT_PARTLY_DONE, BundleError, ConfigError, DocvinoError
+from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
 from docvino.settings import RuntimeConfig, Settings, setting_names
 
 if TYPE_CHECKING:
@@ -139,8 +140,13 @@ def fetch(
     mirrors = tuple(sources) if sources else None
     runtime = settings_of(config, data_dir=data_dir, offline=offline, mirrors=mirrors).runtime
     from docvino.fetch import fetch_all
-    from docvino.specs import FOLDERS, select_models
+    from docvino.specs import FOLDERS, VLM_PRESETS, select_models
 
+    if name in VLM_PRESETS and name not in FOLDERS:
+        note(f"{name} comes with docvino: there is nothing to fetch")
+        if as_json:
+            print_json({name: str(VLM_PRESETS[name].source)})
+        return
     if name in FOLDERS:
         from docvino.hub import fetch_folder
 
@@ -216,15 +222,13 @@ def convert(
             _refuse(vlm_only, "folders with a PaddleOCR-VL model")
             _convert_own(name, out, runtime, road, opset, input_shape or [], image, as_json=as_json)
         return
-    from docvino.specs import FOLDERS, select_models
+    from docvino.specs import VLM_PRESETS, select_models
 
-    if name in FOLDERS:
-        from docvino.hub import folder_path, is_fetched
+    if name in VLM_PRESETS:
+        from docvino.hub import source_folder
 
         _refuse(paddle_only | {"--name": called}, f"models of your own, and {name} is one of docvino's")
-        if not is_fetched(FOLDERS[name], runtime.data_dir):
-            raise BundleError(f"{name} is not fetched", fix=f"docvino fetch {name}")
-        source = folder_path(FOLDERS[name], runtime.data_dir)
+        source = source_folder(VLM_PRESETS[name], runtime.data_dir)
         _convert_vlm(source, name, reference, runtime, force=force, as_json=as_json)
         return
     _refuse(paddle_only | vlm_only, f"models of your own, and there is no file or folder {name}")
@@ -337,7 +341,10 @@ def parse(
     ] = None,
     min_confidence: Annotated[float | None, typer.Option(help="Leave out lines read with less. Default 0.5.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run in the same folder.")] = False,
-    layout: Annotated[str | None, typer.Option(help="none: a page is one element. Default auto.")] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(help="auto (default), none (a page is one element), whitespace or picodet."),
+    ] = None,
     task: Annotated[
         str | None,
         typer.Option(help="With --layout none, what it is: ocr (default), table, formula, chart, seal, spotting."),
@@ -424,21 +431,36 @@ def demo(
     cache_dir: CacheDir = None,
     config: Config = None,
 ) -> None:
-    """Sets everything up, draws a page and reads it: the whole road in one command."""
+    """Sets everything up, draws a page and reads it with both kinds of models: the whole road in one command.
+
+    With --preset it is read by that one alone.
+    """
     settings = settings_of(
         config, preset=preset, device=device, precision=precision, data_dir=data_dir, cache_dir=cache_dir
     )
     from docvino.batch import Batch, exit_code
-    from docvino.demo import prepare, write_page
+    from docvino.demo import DEMO_PRESETS, prepare, write_page
     from docvino.parser import Parser
 
-    prepare(settings.runtime.preset, settings.runtime, note)
+    chosen = settings.origins["preset"].source != "default"
+    names = (settings.runtime.preset,) if chosen else DEMO_PRESETS
     page = write_page(out)
-    with Parser.open(settings.runtime) as parser:
-        outcomes = _run_with_progress(Batch(parser, out, settings.options), [str(page)])
-    folder = Path(outcomes[0].folder or out)
-    stdout.print((folder / "page.md").read_text(encoding="utf-8"), markup=False, end="")
-    note(f"picture {page}, Markdown {folder / 'page.md'}, boxes and confidences {folder / 'page.json'}")
+    outcomes, said = [], []
+    for name in names:
+        runtime = settings.runtime.model_copy(update={"preset": name})
+        prepare(name, runtime, note)
+        with Parser.open(runtime) as parser:
+            (outcome,) = _run_with_progress(Batch(parser, out / name, settings.options), [str(page)])
+        outcomes.append(outcome)
+        folder = Path(outcome.folder or out)
+        said.append((folder / "page.md").read_text(encoding="utf-8") if outcome.folder else "")
+        note(f"{name}: picture {page}, Markdown {folder / 'page.md'}, boxes and confidences {folder / 'page.json'}")
+    if len(names) == 1:
+        stdout.print(said[0], markup=False, end="")
+    else:
+        table = Table(*(f"{name}, {outcome.seconds:.1f} s" for name, outcome in zip(names, outcomes, strict=True)))
+        table.add_row(*map(escape, said))
+        stdout.print(table)
     raise typer.Exit(exit_code(outcomes))
 
 
@@ -489,9 +511,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _is_own_model(name: str, out: Path | None) -> bool:
     """An existing path; a folder that happens to be called like a model of ours is meant only with -o."""
-    from docvino.specs import FOLDERS, MODELS, PRESETS
+    from docvino.specs import MODELS, PRESETS, VLM_PRESETS
 
-    known = name in MODELS or name in PRESETS or name in FOLDERS
+    known = name in MODELS or name in PRESETS or name in VLM_PRESETS
     return Path(name).exists() and (out is not None or not known)
 
 

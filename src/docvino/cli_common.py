@@ -18,7 +18,9 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Preset = Annotated[
     str | None,
-    typer.Option(help="Set of models: pp-ocr (default), pp-ocrv4, paddleocr-vl-1.6, -1.5, -v1, or a converted model."),
+    typer.Option(
+        help="pp-ocr (default), pp-ocrv4, nano, paddleocr-vl-1.6, -1.5, -v1, or a converted model of that kind."
+    ),
 ]
 Device = Annotated[str | None, typer.Option(help="OpenVINO device: CPU, GPU, GPU.0, NPU. Default CPU.")]
 Precision = Annotated[str | None, typer.Option(help="Stored weights: fp32, fp16, int8, int4. Default fp32.")]

@@ -36,7 +36,7 @@ def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json =
     from docvino.bundle import Bundle, VlmBundle, list_bundles
     from docvino.fetch import source_path
     from docvino.hub import is_fetched
-    from docvino.specs import FOLDERS, MODELS, PRESETS
+    from docvino.specs import MODELS, PRESETS, VLM_PRESETS
 
     bundles = list_bundles(runtime.data_dir)
     rows: list[dict[str, object]] = [
@@ -52,28 +52,31 @@ def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json =
         }
         for spec in MODELS.values()
     ]
+    converted: dict[str, list[str]] = {}
+    for bundle in bundles:
+        if isinstance(bundle, VlmBundle):
+            converted.setdefault(bundle.manifest.spec, []).append(bundle.manifest.precision)
     rows += [
         {
-            "model": folder.name,
-            "title": folder.title,
-            "presets": [],
-            "licence": folder.licence,
-            "fetched": is_fetched(folder, runtime.data_dir),
-            "converted": [],
+            "model": preset.name,
+            "title": preset.title,
+            "presets": [preset.name],
+            "licence": preset.licence,
+            "fetched": isinstance(preset.source, Path) or is_fetched(preset.source, runtime.data_dir),
+            "converted": converted.pop(preset.name, []),
         }
-        for folder in FOLDERS.values()
+        for preset in VLM_PRESETS.values()
     ]
-    of_folders = [b.manifest for b in bundles if isinstance(b, VlmBundle)]
     rows += [
         {
             "model": name,
-            "title": "vision-language model",
-            "presets": [],
+            "title": "vision-language model of your own",
+            "presets": [name],
             "licence": "",
             "fetched": None,
-            "converted": [manifest.precision for manifest in of_folders if manifest.spec == name],
+            "converted": precisions,
         }
-        for name in sorted({manifest.spec for manifest in of_folders})
+        for name, precisions in sorted(converted.items())
     ]
     if as_json:
         print_json(rows)

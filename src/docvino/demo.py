@@ -8,13 +8,18 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from docvino.bundle import bundle_folder, is_vlm_bundle
 from docvino.convert.ir import Conversion, convert
+from docvino.convert.vlm import convert_vlm
 from docvino.errors import ConfigError
 from docvino.fetch import fetch_all
+from docvino.hub import source_folder
 from docvino.settings import RuntimeConfig
-from docvino.specs import PRESETS, VLM_PRESETS, select_models
-from docvino.verify import Verification, raise_failures, verify_model
+from docvino.specs import get_preset, select_models
+from docvino.specs.model import VlmPreset
+from docvino.verify import Verification, VlmVerification, raise_failures, verify_model, verify_vlm
 
+DEMO_PRESETS = ("pp-ocr", "nano")  # one reads lines, one is a vision-language model
 TITLE = "How a page becomes text"
 LEFT = (
     "A page is first turned upright, as",
@@ -57,29 +62,35 @@ def draw_page() -> Drawn:
     return Drawn(image, (TITLE, *LEFT, *RIGHT, FOOT))
 
 
-def prepare(
-    name: str, runtime: RuntimeConfig, report: Callable[[str], None]
-) -> tuple[list[Conversion], list[Verification]]:
+def prepare(name: str, runtime: RuntimeConfig, report: Callable[[str], None]) -> None:
     """Fetches, converts and verifies the models of a preset; what is there already is kept.
 
-    Returns the conversions made now and the verification of every model.
-
-    Raises: ConfigError for a preset that reads no whole pages, FetchError, ConvertError, VerifyError, DeviceError.
+    Raises: ConfigError for a preset that reads no whole pages, FetchError, ConvertError, VerifyError, DeviceError,
+    MissingExtraError.
     """
-    if name in VLM_PRESETS:
-        raise ConfigError(f"{name} does not read whole pages yet", fix=f"use one of {', '.join(PRESETS)}")
-    specs = select_models(name)
-    made = []
-    sources = fetch_all(specs, runtime, report=report)
-    for spec in specs:
-        result = convert(spec, sources[spec.name], runtime, report=report)
-        if isinstance(result, Conversion):
-            made.append(result)
-            report(f"{spec.name}: converted to {runtime.precision} in {result.seconds:.1f} s")
-    checks = [verify_model(spec, runtime) for spec in specs]
+    preset = get_preset(name)
+    if isinstance(preset, VlmPreset):
+        if preset.layout is None:
+            raise ConfigError(f"{name} does not read whole pages yet", fix=f"use one of {', '.join(DEMO_PRESETS)}")
+        checks: list[Verification | VlmVerification] = [_prepare_vlm(preset, runtime, report)]
+    else:
+        specs = select_models(name)
+        sources = fetch_all(specs, runtime, report=report)
+        for spec in specs:
+            result = convert(spec, sources[spec.name], runtime, report=report)
+            if isinstance(result, Conversion):
+                report(f"{spec.name}: converted to {runtime.precision} in {result.seconds:.1f} s")
+        checks = [verify_model(spec, runtime) for spec in specs]
     raise_failures(checks)
-    report(f"{len(checks)} models give the recorded answers on {checks[0].device}")
-    return made, checks
+    report(f"{name}: every model gives the recorded answers on {checks[0].device}")
+
+
+def _prepare_vlm(preset: VlmPreset, runtime: RuntimeConfig, report: Callable[[str], None]) -> VlmVerification:
+    folder = bundle_folder(runtime.data_dir, preset.name, runtime.precision)
+    if not is_vlm_bundle(folder):
+        made = convert_vlm(source_folder(preset, runtime.data_dir), folder, runtime.precision)
+        report(f"{preset.name}: converted to {runtime.precision} in {made.seconds:.1f} s")
+    return verify_vlm(folder, runtime)
 
 
 def write_page(folder: Path) -> Path:

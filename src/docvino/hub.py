@@ -24,7 +24,7 @@ from docvino import download as http
 from docvino.download import Limits, Origin, UnavailableError, Wanted, git_sha1_of, sha256_of, storage_errors
 from docvino.errors import ConfigError, FetchError
 from docvino.settings import HUBS, RuntimeConfig
-from docvino.specs.model import HubFile, HubFolder
+from docvino.specs.model import HubFile, HubFolder, VlmPreset
 
 RECORD = "fetched.json"
 RECORD_VERSION = 1
@@ -61,6 +61,18 @@ def folder_path(folder: HubFolder, data_dir: Path, revision: str | None = None) 
 def is_fetched(folder: HubFolder, data_dir: Path) -> bool:
     """Whether all that is required is there, by name and size; `fetch_folder` looks at the content, too."""
     return not missing_files(folder, folder_path(folder, data_dir))
+
+
+def source_folder(preset: VlmPreset, data_dir: Path) -> Path:
+    """Where the files of a vision-language preset are.
+
+    Raises: FetchError when they have to be fetched first.
+    """
+    if isinstance(preset.source, Path):
+        return preset.source
+    if not is_fetched(preset.source, data_dir):
+        raise FetchError(f"{preset.name} is not fetched", fix=f"docvino fetch {preset.name}")
+    return folder_path(preset.source, data_dir)
 
 
 def missing_files(folder: HubFolder, path: Path) -> list[HubFile]:

@@ -31,17 +31,18 @@ from docvino.document import (
 from docvino.errors import BundleError, ConfigError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument, open_document, read_source
 from docvino.runtime.crops import cut, whole
+from docvino.runtime.ink import InkLayout, cut_elements
 from docvino.runtime.layout import PicoDetLayout
 from docvino.runtime.lines import LineReader
 from docvino.runtime.orientation import Orientation, turn
 from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader
 from docvino.runtime.tables import TableReader
 from docvino.runtime.vlm import VlmReader
-from docvino.settings import ParseOptions, RuntimeConfig
-from docvino.specs import get_preset
+from docvino.settings import Layout, ParseOptions, RuntimeConfig
+from docvino.specs import VLM_PRESETS, get_preset, picodet
 from docvino.specs.model import ModelSpec, Preset, VlmPreset
 from docvino.text.blocks import assemble
-from docvino.text.elements import element_blocks
+from docvino.text.elements import blocks_of_lines, element_blocks
 
 _CONVINCING = 0.9  # mean confidence at which no other way up is tried; text upside down reads far below it
 
@@ -64,6 +65,10 @@ class _Reading:
     regions: Sequence[Region]
     crops: Sequence[Crop]
     answers: Sequence[Answer]
+
+    @property
+    def parts(self) -> tuple[int, Sequence[Region], Sequence[Crop], Sequence[Answer]]:
+        return self.image.index, self.regions, self.crops, self.answers
 
     @property
     def certain_letters(self) -> float:
@@ -240,15 +245,11 @@ def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
     bundles: list[tuple[Bundle, Model]] = []
 
     def load(spec: ModelSpec[Any]) -> Model:
-        try:
-            bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
-        except BundleError as error:
-            convert = f"docvino convert {preset.name} --precision {runtime.precision}"
-            raise BundleError(str(error), fix=f"docvino fetch {preset.name} && {convert}") from error
-        model = compile_model(bundle.graph, spec, runtime)
-        bundles.append((bundle, model))
-        return model
+        bundles.append(_load(spec, preset.name, runtime))
+        return bundles[-1][1]
 
+    if runtime.layout == "whitespace":
+        raise ConfigError(f"{preset.name} finds lines by a model of its own", fix="--layout may be auto, picodet, none")
     orientation = Orientation(load(preset.orientation), preset.orientation)
     layout = None if runtime.layout == "none" else PicoDetLayout(load(preset.layout), preset.layout)
     detector = load(preset.detection)
@@ -270,32 +271,65 @@ def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
     )
 
 
+def _load(spec: ModelSpec[Any], name: str, runtime: RuntimeConfig) -> tuple[Bundle, Model]:
+    """
+    name   what fetches and converts the model: its preset or itself
+    """
+    try:
+        bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
+    except BundleError as error:
+        convert = f"docvino convert {name} --precision {runtime.precision}"
+        raise BundleError(str(error), fix=f"docvino fetch {name} && {convert}") from error
+    return bundle, compile_model(bundle.graph, spec, runtime)
+
+
 def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
     bundle = open_vlm_bundle(folder)
-    if runtime.layout != "none":
+    name = bundle.manifest.spec
+    kind: Layout | None = runtime.layout
+    if kind == "auto":
+        preset = VLM_PRESETS.get(name)
+        kind = preset.layout if preset is not None else None
+    if kind is None:
         raise ConfigError(
-            f"{bundle.manifest.spec} reads pages that are one element, so far: a paragraph, a table, a formula",
-            fix="add --layout none (and --task, where it is no text), or use --preset pp-ocr for whole pages",
+            f"{name} has no layout model yet",
+            fix="add --layout none for a page that is one element (and --task), else --layout whitespace or picodet",
         )
     reader, vision, decoder = VlmReader.open(bundle, runtime)
     base = {
-        "spec": bundle.manifest.spec,
+        "spec": name,
         "weight_precision": bundle.manifest.precision,
         "manifest_sha256": bundle.manifest_sha256,
         "execution_precision": vision.execution_precision,
         "devices": vision.devices,
     }
+    parts: tuple[ModelProvenance, ...] = (
+        ModelProvenance(**base, part="vision"),
+        ModelProvenance(**base, part=f"decoder: {decoder.form}, keys and values {decoder.kv_type}"),
+    )
+    if kind == "none":
+        return Stages(
+            orientation=None,
+            layout=None,
+            reader=reader,
+            tasks=bundle.facts.tasks,
+            cut=lambda page, _, options: whole(page, options.task),
+            assemble=lambda reading: element_blocks(*reading.parts),
+            models=parts,
+        )
+    layout = None
+    if kind == "picodet":
+        loaded = _load(picodet.LAYOUT, picodet.LAYOUT.name, runtime)
+        layout = PicoDetLayout(loaded[1], picodet.LAYOUT)
+        parts = (_provenance(*loaded), *parts)
     return Stages(
         orientation=None,
-        layout=None,
+        layout=InkLayout(layout),
         reader=reader,
-        tasks=bundle.facts.tasks,
-        cut=lambda page, _, options: whole(page, options.task),
-        assemble=lambda reading: element_blocks(reading.image.index, reading.regions, reading.crops, reading.answers),
-        models=(
-            ModelProvenance(**base, part="vision"),
-            ModelProvenance(**base, part=f"decoder: {decoder.form}, keys and values {decoder.kv_type}"),
-        ),
+        tasks=("ocr",),
+        cut=lambda page, regions, _: cut_elements(page, regions),
+        assemble=lambda reading: blocks_of_lines(*reading.parts),
+        models=parts,
     )
 
 

@@ -31,7 +31,7 @@ HIDDEN = "(hidden)"  # what is shown in place of a password
 WeightPrecision = Literal["fp32", "fp16", "int8", "int4"]
 ExecutionPrecision = Literal["f32", "bf16", "f16"]
 KvPrecision = Literal["u8", "f16", "f32"]
-Layout = Literal["auto", "none"]
+Layout = Literal["auto", "none", "whitespace", "picodet"]
 HUBS = ("huggingface", "modelscope", "aistudio")
 
 
@@ -51,7 +51,11 @@ class RuntimeConfig(BaseModel):
     preset: str = Field(
         "pp-ocr", description="which set of models reads the document, or the name of a converted PaddleOCR-VL model"
     )
-    layout: Layout = Field("auto", description="auto: the preset's layout model; none: a page is one element")
+    layout: Layout = Field(
+        "auto",
+        description="auto: the preset's own; none: a page is one element; whitespace: lines and ruled tables by ink; "
+        "picodet: that model",
+    )
     device: str = Field("CPU", description="OpenVINO device: CPU, GPU, GPU.0, GPU.1, NPU")
     precision: WeightPrecision = Field(
         "fp32", description="stored weights: fp32, fp16, int8 or, for vision-language models, int4"

@@ -321,7 +321,15 @@ def test_an_absent_device_is_an_error_that_names_those_there(docvino: Command, s
 def test_demo_does_everything_in_one_command(docvino: Command, tmp_path: Path) -> None:
     done = docvino("demo", "-o", tmp_path / "demo")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("# How a page becomes text\n")
-    assert done.stdout == (tmp_path / "demo" / "page" / "page.md").read_text("utf-8")
+    for preset in ("pp-ocr", "nano"):
+        assert preset in done.stdout
+        assert "How a page becomes text" in (tmp_path / "demo" / preset / "page" / "page.md").read_text("utf-8")
+
+
+def test_demo_of_one_preset_prints_its_markdown(docvino: Command, tmp_path: Path) -> None:
+    done = docvino("demo", "-o", tmp_path / "demo", "--preset", "nano")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("How a page becomes text\n")
+    assert done.stdout == (tmp_path / "demo" / "nano" / "page" / "page.md").read_text("utf-8")
     with Image.open(tmp_path / "demo" / "page.png") as picture:
         assert picture.size == (1100, 760)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from docvino import cli, specs
 from docvino.bundle import VlmBundle, bundle_folder
@@ -279,12 +279,30 @@ def test_parse_reads_an_element_and_says_what_ran(
     assert (code, block["label"], block["format"]) == (0, "formula", "latex")
 
 
-def test_whole_pages_are_not_for_it_yet(
+def test_without_a_layout_model_one_must_say_what_a_page_is(
     tiny_data: list[object], scan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = run(capsys, "parse", scan, *tiny_data)
     assert code == 2
     assert "--layout none" in err
+
+
+def test_a_page_is_read_line_by_line_where_white_space_is_its_layout(
+    tiny_data: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Image.new("RGB", (600, 400), "white")
+    pen = ImageDraw.Draw(page)
+    for row, text in enumerate(("One line", "and another", "and a third")):
+        pen.text((40, 60 + 90 * row), text, fill=0, font=ImageFont.load_default(36))
+    page.save(tmp_path / "page.png")
+    words = ("parse", tmp_path / "page.png", *tiny_data, "--layout", "whitespace", "--max-new-tokens", 4)
+    code, out, _ = run(capsys, *words, "--json")
+    document = Document.model_validate_json(out)
+    assert (code, document.stats.crops) == (0, 3)
+    assert document.pages[0].status == "partial"  # a random model finds no end
+    lines = [line for block in document.pages[0].blocks for line in block.lines]
+    assert len(lines) == 3
+    assert run(capsys, *words, "--task", "table")[0] == ConfigError.exit_code
 
 
 def test_a_task_of_another_preset_is_refused_before_anything_is_read(
@@ -325,7 +343,7 @@ def test_a_fetched_folder_is_converted_verified_and_read_by_its_name(
     folder = replace(specs.FOLDERS["paddleocr-vl-1.6"], files=files)
     monkeypatch.setattr(specs, "FOLDERS", MappingProxyType({folder.name: folder}))
     monkeypatch.setattr(
-        specs, "VLM_PRESETS", MappingProxyType({folder.name: VlmPreset(folder.name, folder.title, folder)})
+        specs, "VLM_PRESETS", MappingProxyType({folder.name: VlmPreset(folder.name, "title", "Apache-2.0", folder)})
     )
     data = ("--data-dir", tmp_path)
     code, _, err = run(capsys, "convert", folder.name, *data)

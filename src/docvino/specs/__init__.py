@@ -9,6 +9,7 @@ from typing import Any
 from docvino.errors import ConfigError, nearest
 from docvino.specs import orientation, paddleocr_vl, picodet, pp_ocr, pp_ocr_v4, slanet
 from docvino.specs.model import HubFolder, ModelSpec, Preset, VlmPreset
+from docvino.specs.nano import NANO
 
 MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
     {
@@ -58,7 +59,10 @@ PRESETS = MappingProxyType(
 )
 
 VLM_PRESETS = MappingProxyType(
-    {folder.name: VlmPreset(folder.name, folder.title, folder) for folder in FOLDERS.values()}
+    {
+        NANO.name: NANO,
+        **{folder.name: VlmPreset(folder.name, folder.title, folder.licence, folder) for folder in FOLDERS.values()},
+    }
 )
 
 
@@ -79,8 +83,14 @@ def select_models(name: str) -> tuple[ModelSpec[Any], ...]:
         return PRESETS[name].models
     if name in MODELS:
         return (MODELS[name],)
-    if name in FOLDERS:
-        raise ConfigError(
-            f"{name} is not converted at this precision", fix=f"docvino fetch {name} && docvino convert {name}"
-        )
-    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, (*PRESETS, *MODELS, *FOLDERS)))
+    if name in VLM_PRESETS:
+        raise ConfigError(f"{name} is not converted at this precision", fix=how_to_get(name))
+    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, (*PRESETS, *MODELS, *VLM_PRESETS)))
+
+
+def how_to_get(name: str, precision: str = "") -> str:
+    """The commands that make a model's bundle."""
+    convert = f"docvino convert {name}" + (f" --precision {precision}" if precision else "")
+    preset = VLM_PRESETS.get(name)
+    shipped = preset is not None and not isinstance(preset.source, HubFolder)
+    return convert if shipped else f"docvino fetch {name} && {convert}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 Role = Literal["text-detection", "text-recognition", "layout", "orientation", "line-orientation", "table-structure"]
@@ -228,11 +229,17 @@ class ModelSpec(Generic[F]):
 
 @dataclass(frozen=True)
 class VlmPreset:
-    """A vision-language model that reads a page; its bundle has the preset's name."""
+    """A vision-language model that reads a page; its bundle has the preset's name.
+
+    source   where its files come from; a path: they came with docvino
+    layout   what `--layout auto` is; None: there is no layout model for it yet
+    """
 
     name: str
     title: str
-    source: HubFolder
+    licence: str
+    source: HubFolder | Path
+    layout: Literal["whitespace"] | None = None
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,9 @@ END = "</s>"
 TABLE_TAGS = ("<ecel>", "<fcel>", "<xcel>", "<lcel>", "<ucel>", "<nl>")
 LOCATIONS = tuple(f"<|LOC_{place}|>" for place in range(1001))  # thousandths of the crop's width or height
 LOCATION_MARKS = ("<|LOC_BEGIN|>", "<|LOC_END|>", "<|LOC_SEP|>")
+TEXT_MARKS = ("<|TEXT_START|>", "<|TEXT_END|>")  # around spotted text, in tokenizers that have them
 # Tokens that are the answer itself, although a tokenizer may call them special.
-KEPT_TOKENS = frozenset({*TABLE_TAGS, *LOCATIONS, *LOCATION_MARKS})
+KEPT_TOKENS = frozenset({*TABLE_TAGS, *LOCATIONS, *LOCATION_MARKS, *TEXT_MARKS})
 
 # Token ids of the published tokenizer. Source: config.json of the models; table tags, locations and the begin of a
 # sentence from three independent re-implementations that agree with it.

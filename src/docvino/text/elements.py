@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docvino.document import Answer, Block, Crop, Region, Task, box_polygon, moved
-from docvino.text.answers import interpret
+from docvino.document import Answer, Block, Crop, Line, Region, Task, box_polygon, moved, polygon_box
+from docvino.text.answers import Interpreted, interpret
+from docvino.text.blocks import assemble
 
 # What an element is called where no layout model named it.
 LABELS: dict[Task, str] = {"ocr": "text", "spotting": "text"}
@@ -45,6 +46,46 @@ def element_blocks(
                 finish="repetition" if said.was_cut else answer.finish,
                 warnings=(*said.warnings, *_ending(answer)),
             )
+        )
+    return tuple(blocks)
+
+
+def blocks_of_lines(
+    page_index: int, regions: Sequence[Region], crops: Sequence[Crop], answers: Sequence[Answer]
+) -> tuple[Block, ...]:
+    """Blocks of a page whose text was read line by line and whose tables and formulas were read whole.
+
+    Each crop shows one region. Lines come together in paragraphs, columns and the regions of a layout model as those of
+    a line reader do; an element keeps its place among them.
+    """
+    lines: list[Line] = []
+    elements: list[tuple[Region, Answer, Interpreted]] = []
+    of_lines = {place for crop in crops if crop.task == "ocr" for place in crop.regions}
+    for crop, answer in zip(crops, answers, strict=True):
+        if answer.problem is not None:
+            continue
+        (place,) = crop.regions
+        height_px, width_px = crop.pixels.shape[:2]
+        said = interpret(crop.task, answer.text, width_px, height_px, confidence=answer.confidence)
+        if crop.task != "ocr":
+            elements.append((regions[place], answer, said))
+            continue
+        if text := " ".join(said.content.split()):
+            lines.append(Line(text=text, polygon=regions[place].polygon, confidence=answer.confidence))
+    areas = [region for place, region in enumerate(regions) if place not in of_lines]
+    blocks = list(assemble(page_index, areas, lines))
+    for region, answer, said in elements:
+        box = box_polygon(*polygon_box(region.polygon))
+        place = next(place for place, block in enumerate(blocks) if box in block.polygons)
+        blocks[place] = blocks[place].model_copy(
+            update={
+                "content": said.content,
+                "format": said.format,
+                "cells": said.cells,
+                "confidence": answer.confidence,
+                "finish": "repetition" if said.was_cut else answer.finish,
+                "warnings": (*said.warnings, *_ending(answer)),
+            }
         )
     return tuple(blocks)
 
