@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from docvino.batch import Batch, Outcome, Progress
     from docvino.hub import Progress as FetchProgress
     from docvino.outputs import Format
-    from docvino.verify import VlmVerification
+    from docvino.specs.model import ModelSpec
+    from docvino.verify import Verification, VlmVerification
 
 app = typer.Typer(
     name="docvino",
@@ -141,6 +142,7 @@ def fetch(
     runtime = settings_of(config, data_dir=data_dir, offline=offline, mirrors=mirrors).runtime
     from docvino.fetch import fetch_all
     from docvino.specs import FOLDERS, VLM_PRESETS, select_models
+    from docvino.specs.model import ModelSpec
 
     if name in VLM_PRESETS and name not in FOLDERS:
         note(f"{name} comes with docvino: there is nothing to fetch")
@@ -154,8 +156,16 @@ def fetch(
             folder = fetch_folder(
                 FOLDERS[name], runtime, revision=revision, local=local, report=note, progress=progress
             )
+        fetched = {name: str(folder)}
+        if name in VLM_PRESETS and isinstance(layout := VLM_PRESETS[name].layout, ModelSpec):
+            if local is None:
+                with _fetch_progress(layout.name) as progress:
+                    beside = fetch_folder(FOLDERS[layout.name], runtime, report=note, progress=progress)
+                fetched[layout.name] = str(beside)
+            else:
+                note(f"its layout model comes from a folder of its own: docvino fetch {layout.name} --local FOLDER")
         if as_json:
-            print_json({name: str(folder)})
+            print_json(fetched)
         return
     if sources or revision:
         raise ConfigError(
@@ -217,39 +227,34 @@ def convert(
 
         if find_kind(Path(name)) == "paddleocr-vl":
             _refuse(paddle_only, "files and folders with Paddle or ONNX models")
-            _convert_vlm(Path(name), called, reference, runtime, force=force, as_json=as_json)
+            row = _convert_vlm(Path(name), called, reference, runtime, force=force)
+            if as_json:
+                print_json([row])
         else:
             _refuse(vlm_only, "folders with a PaddleOCR-VL model")
             _convert_own(name, out, runtime, road, opset, input_shape or [], image, as_json=as_json)
         return
     from docvino.specs import VLM_PRESETS, select_models
+    from docvino.specs.model import ModelSpec
 
     if name in VLM_PRESETS:
+        from docvino.fetch import source_path
         from docvino.hub import source_folder
 
         _refuse(paddle_only | {"--name": called}, f"models of your own, and {name} is one of docvino's")
         source = source_folder(VLM_PRESETS[name], runtime.data_dir)
-        _convert_vlm(source, name, reference, runtime, force=force, as_json=as_json)
+        rows = [_convert_vlm(source, name, reference, runtime, force=force)]
+        layout = VLM_PRESETS[name].layout
+        if isinstance(layout, ModelSpec) and source_path(layout, runtime.data_dir).is_file():
+            precision = layout.stored_as(runtime.precision)
+            rows.append(_convert_graph(layout, runtime.model_copy(update={"precision": precision}), force=force))
+        elif isinstance(layout, ModelSpec):
+            note(f"whole pages need its layout model, which is not fetched: docvino fetch {layout.name}")
+        if as_json:
+            print_json(rows)
         return
     _refuse(paddle_only | vlm_only, f"models of your own, and there is no file or folder {name}")
-    from docvino.convert.ir import Conversion, convert
-    from docvino.fetch import source_path
-
-    rows = []
-    for spec in select_models(name):
-        source = source_path(spec, runtime.data_dir)
-        result = convert(spec, source, runtime, force=force, report=note)
-        if isinstance(result, Conversion):
-            worst = result.comparison.max_abs_diff
-            size_mb = result.size_bytes / 1e6
-            note(
-                f"{spec.name}: {runtime.precision}, {size_mb:.1f} MB, {result.seconds:.1f} s, "
-                f"largest difference {worst:.2g} (allowed {result.comparison.tolerance:.2g})"
-            )
-            rows.append({"model": spec.name, "folder": str(result.bundle.folder), **asdict(result.comparison)})
-        else:
-            note(f"{spec.name}: {runtime.precision} is there (--force converts again)")
-            rows.append({"model": spec.name, "folder": str(result.folder)})
+    rows = [_convert_graph(spec, runtime, force=force) for spec in select_models(name)]
     if as_json:
         print_json(rows)
 
@@ -289,9 +294,20 @@ def verify(
 
     folder = bundle_folder(runtime.data_dir, name, runtime.precision)
     if is_vlm_bundle(folder):
-        checked = verify_vlm(folder, runtime)
-        _print_verified_vlm(checked, as_json=as_json)
-        raise_failures([checked])
+        from docvino.specs import layout_of
+        from docvino.specs.model import ModelSpec
+
+        checked, results = verify_vlm(folder, runtime), []
+        if isinstance(layout := layout_of(name), ModelSpec):
+            at = runtime.model_copy(update={"precision": layout.stored_as(runtime.precision)})
+            if bundle_folder(at.data_dir, layout.name, at.precision).exists():
+                results = [verify_model(layout, at)]
+        if as_json:
+            print_json([asdict(checked), *(asdict(result) for result in results)])
+        else:
+            _print_verified_vlm(checked)
+            _print_verified(results)
+        raise_failures([checked, *results])
         return
     from docvino.specs import select_models
 
@@ -299,21 +315,7 @@ def verify(
     if as_json:
         print_json([asdict(result) for result in results])
     else:
-        table = Table("model", "weights", "device", "arithmetic", "max diff", "allowed", "score diff", "ms", "verdict")
-        for result in results:
-            table.add_row(
-                result.spec,
-                result.precision,
-                result.device,
-                result.execution,
-                number(result.max_abs_diff),
-                number(result.tolerance),
-                number(result.max_score_diff),
-                f"{result.infer_ms:.1f}" if result.infer_ms is not None else "",
-                "[green]same answers[/]" if result.problem is None else "[red]wrong[/]",
-            )
-        stdout.print(table)
-        stdout.print(f"against {results[0].reference}, OpenVINO {results[0].openvino}", markup=False)
+        _print_verified(results)
     raise_failures(results)
 
 
@@ -348,6 +350,40 @@ def parse(
     task: Annotated[
         str | None,
         typer.Option(help="With --layout none, what it is: ocr (default), table, formula, chart, seal, spotting."),
+    ] = None,
+    layout_threshold: Annotated[
+        float | None, typer.Option(help="Least score of a region. Default the layout model's own.")
+    ] = None,
+    layout_shape_mode: Annotated[
+        str | None, typer.Option(help="Outlines of regions: auto (default), rect, quad, poly.")
+    ] = None,
+    merge_layout_blocks: Annotated[
+        bool | None,
+        typer.Option(
+            "--merge-layout-blocks/--no-merge-layout-blocks",
+            help="Read text that goes around a figure as one. Default on.",
+        ),
+    ] = None,
+    skip_dropped: Annotated[
+        bool | None,
+        typer.Option(
+            "--skip-dropped/--no-skip-dropped",
+            help="Do not read running heads, feet and the like. Default on where no format shows them.",
+        ),
+    ] = None,
+    use_chart_recognition: Annotated[
+        bool | None,
+        typer.Option("--use-chart-recognition/--no-use-chart-recognition", help="Read charts. Default off."),
+    ] = None,
+    use_seal_recognition: Annotated[
+        bool | None,
+        typer.Option("--use-seal-recognition/--no-use-seal-recognition", help="Read seals. Default off."),
+    ] = None,
+    use_ocr_for_image_block: Annotated[
+        bool | None,
+        typer.Option(
+            "--use-ocr-for-image-block/--no-use-ocr-for-image-block", help="Read text in images. Default off."
+        ),
     ] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Most tokens of one element. Default 4096.")] = None,
     time_limit_s: Annotated[float | None, typer.Option(help="Most seconds of one element. Default none.")] = None,
@@ -391,21 +427,27 @@ def parse(
     given = {key: value for key, value in locals().items() if key in setting_names()}
     settings = settings_of(config, **given)
     from docvino.inputs import find_inputs
-    from docvino.outputs import TEXTS, USUAL, parse_formats
+    from docvino.outputs import TEXTS, USUAL, WITHOUT_RUNNING, parse_formats
+    from docvino.specs import PRESETS
 
     wanted = USUAL if formats is None else parse_formats(formats)
+    if out is None and formats is None:
+        wanted = ("json",) if as_json else ("md",)
+    # Presets of line models read a page as a whole: with the same options a run in another format can resume theirs.
+    by_region = settings.runtime.preset not in PRESETS
+    if by_region and WITHOUT_RUNNING.issuperset(wanted) and settings.origins["skip_dropped"].source == "default":
+        settings = replace(settings, options=settings.options.model_copy(update={"skip_dropped": True}))
     files = find_inputs(inputs)
     if out is None:
-        if formats is not None and len(wanted) > 1:
+        if len(wanted) > 1:
             raise ConfigError(f"{len(wanted)} formats and one standard output", fix="name a folder with -o")
-        kind = wanted[0] if formats is not None else "json" if as_json else "md"
-        if kind not in TEXTS:
-            raise ConfigError(f"{kind} does not go to standard output", fix="name a folder with -o")
+        if wanted[0] not in TEXTS:
+            raise ConfigError(f"{wanted[0]} does not go to standard output", fix="name a folder with -o")
         if len(files) > 1:
             raise ConfigError(f"{len(files)} documents and one standard output", fix="name a folder with -o")
         if resume:
             raise ConfigError("--resume needs a folder to go on in", fix="name it with -o")
-        _parse_to_stdout(files[0], settings, kind, pretty=pretty)
+        _parse_to_stdout(files[0], settings, wanted[0], pretty=pretty)
         return
     from docvino.batch import Batch, exit_code
     from docvino.parser import Parser
@@ -511,9 +553,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _is_own_model(name: str, out: Path | None) -> bool:
     """An existing path; a folder that happens to be called like a model of ours is meant only with -o."""
-    from docvino.specs import MODELS, PRESETS, VLM_PRESETS
+    from docvino.specs import LAYOUTS, MODELS, PRESETS, VLM_PRESETS
 
-    known = name in MODELS or name in PRESETS or name in VLM_PRESETS
+    known = any(name in names for names in (MODELS, PRESETS, LAYOUTS, VLM_PRESETS))
     return Path(name).exists() and (out is not None or not known)
 
 
@@ -557,9 +599,26 @@ def _refuse(given: dict[str, object], what_for: str) -> None:
         )
 
 
+def _convert_graph(spec: ModelSpec[Any], runtime: RuntimeConfig, *, force: bool) -> dict[str, object]:
+    """Converts a model of one graph from what was fetched; returns what became of it."""
+    from docvino.convert.ir import Conversion, convert
+    from docvino.fetch import source_path
+
+    result = convert(spec, source_path(spec, runtime.data_dir), runtime, force=force, report=note)
+    if not isinstance(result, Conversion):
+        note(f"{spec.name}: {runtime.precision} is there (--force converts again)")
+        return {"model": spec.name, "folder": str(result.folder)}
+    note(
+        f"{spec.name}: {runtime.precision}, {result.size_bytes / 1e6:.1f} MB, {result.seconds:.1f} s, largest "
+        f"difference {result.comparison.max_abs_diff:.2g} (allowed {result.comparison.tolerance:.2g})"
+    )
+    return {"model": spec.name, "folder": str(result.bundle.folder), **asdict(result.comparison)}
+
+
 def _convert_vlm(
-    path: Path, called: str | None, reference: Path | None, runtime: RuntimeConfig, *, force: bool, as_json: bool
-) -> None:
+    path: Path, called: str | None, reference: Path | None, runtime: RuntimeConfig, *, force: bool
+) -> dict[str, object]:
+    """Converts a PaddleOCR-VL folder; returns what became of it."""
     from docvino.bundle import bundle_folder, is_vlm_bundle, open_vlm_bundle
     from docvino.convert.vlm import convert_vlm, model_name
 
@@ -567,23 +626,38 @@ def _convert_vlm(
     folder = bundle_folder(runtime.data_dir, name, runtime.precision)
     if not force and is_vlm_bundle(folder):
         note(f"{name}: {runtime.precision} is there (--force converts again)")
-        result = {"model": name, "folder": str(open_vlm_bundle(folder).folder)}
-    else:
-        done = convert_vlm(path, folder, runtime.precision, reference=reference, report=note)
-        note(f"{name}: {runtime.precision}, {done.size_bytes / 1e6:.1f} MB, {done.seconds:.1f} s -> {folder}")
-        result = {"model": name, "folder": str(folder)}
-        if done.comparison is not None:
-            result |= asdict(done.comparison)
-            tokens = f"{done.comparison.equal_tokens} of {done.comparison.tokens} tokens as the reference"
-            note(f"{name}: {tokens}, allowed difference {done.comparison.allowed:.2g}")
-    if as_json:
-        print_json([result])
+        return {"model": name, "folder": str(open_vlm_bundle(folder).folder)}
+    done = convert_vlm(path, folder, runtime.precision, reference=reference, report=note)
+    note(f"{name}: {runtime.precision}, {done.size_bytes / 1e6:.1f} MB, {done.seconds:.1f} s -> {folder}")
+    result: dict[str, object] = {"model": name, "folder": str(folder)}
+    if done.comparison is not None:
+        result |= asdict(done.comparison)
+        tokens = f"{done.comparison.equal_tokens} of {done.comparison.tokens} tokens as the reference"
+        note(f"{name}: {tokens}, allowed difference {done.comparison.allowed:.2g}")
+    return result
 
 
-def _print_verified_vlm(checked: VlmVerification, *, as_json: bool) -> None:
-    if as_json:
-        print_json([asdict(checked)])
+def _print_verified(results: Sequence[Verification]) -> None:
+    if not results:
         return
+    table = Table("model", "weights", "device", "arithmetic", "max diff", "allowed", "score diff", "ms", "verdict")
+    for result in results:
+        table.add_row(
+            result.spec,
+            result.precision,
+            result.device,
+            result.execution,
+            number(result.max_abs_diff),
+            number(result.tolerance),
+            number(result.max_score_diff),
+            f"{result.infer_ms:.1f}" if result.infer_ms is not None else "",
+            "[green]same answers[/]" if result.problem is None else "[red]wrong[/]",
+        )
+    stdout.print(table)
+    stdout.print(f"against {results[0].reference}, OpenVINO {results[0].openvino}", markup=False)
+
+
+def _print_verified_vlm(checked: VlmVerification) -> None:
     table = Table("part", "max diff", "relative", "allowed", "verdict")
     for part in checked.parts:
         good = checked.allowed is not None and part.relative <= checked.allowed

@@ -36,21 +36,24 @@ def models_list(data_dir: DataDir = None, config: Config = None, as_json: Json =
     from docvino.bundle import Bundle, VlmBundle, list_bundles
     from docvino.fetch import source_path
     from docvino.hub import is_fetched
-    from docvino.specs import MODELS, PRESETS, VLM_PRESETS
+    from docvino.specs import LAYOUTS, MODELS, PRESETS, VLM_PRESETS
 
     bundles = list_bundles(runtime.data_dir)
     rows: list[dict[str, object]] = [
         {
             "model": spec.name,
             "title": spec.title,
-            "presets": [preset.name for preset in PRESETS.values() if spec in preset.models],
+            "presets": [
+                *(preset.name for preset in PRESETS.values() if spec in preset.models),
+                *(preset.name for preset in VLM_PRESETS.values() if spec == preset.layout),
+            ],
             "licence": spec.licence,
             "fetched": source_path(spec, runtime.data_dir).is_file(),
             "converted": [
                 b.manifest.precision for b in bundles if isinstance(b, Bundle) and b.manifest.spec == spec.name
             ],
         }
-        for spec in MODELS.values()
+        for spec in (*MODELS.values(), *LAYOUTS.values())
     ]
     converted: dict[str, list[str]] = {}
     for bundle in bundles:

@@ -16,7 +16,7 @@ from docvino.fetch import fetch_all
 from docvino.hub import source_folder
 from docvino.settings import RuntimeConfig
 from docvino.specs import get_preset, select_models
-from docvino.specs.model import VlmPreset
+from docvino.specs.model import HubFolder, VlmPreset
 from docvino.verify import Verification, VlmVerification, raise_failures, verify_model, verify_vlm
 
 DEMO_PRESETS = ("pp-ocr", "nano")  # one reads lines, one is a vision-language model
@@ -65,13 +65,15 @@ def draw_page() -> Drawn:
 def prepare(name: str, runtime: RuntimeConfig, report: Callable[[str], None]) -> None:
     """Fetches, converts and verifies the models of a preset; what is there already is kept.
 
-    Raises: ConfigError for a preset that reads no whole pages, FetchError, ConvertError, VerifyError, DeviceError,
+    Raises: ConfigError for a preset of gigabytes, FetchError, ConvertError, VerifyError, DeviceError,
     MissingExtraError.
     """
     preset = get_preset(name)
     if isinstance(preset, VlmPreset):
-        if preset.layout is None:
-            raise ConfigError(f"{name} does not read whole pages yet", fix=f"use one of {', '.join(DEMO_PRESETS)}")
+        if isinstance(preset.source, HubFolder):
+            raise ConfigError(
+                f"the demo does not fetch the 2 GB of {name}", fix=f"use one of {', '.join(DEMO_PRESETS)}"
+            )
         checks: list[Verification | VlmVerification] = [_prepare_vlm(preset, runtime, report)]
     else:
         specs = select_models(name)

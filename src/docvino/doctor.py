@@ -17,7 +17,8 @@ from docvino.errors import BundleError, ConfigError, DeviceError, DocvinoError, 
 from docvino.fetch import find_pip, source_path
 from docvino.hub import is_fetched
 from docvino.settings import Settings
-from docvino.specs import FOLDERS, get_preset, select_models
+from docvino.specs import FOLDERS, get_preset, layout_of, select_models
+from docvino.specs.model import DocLayoutFacts, ModelSpec
 
 OPENVINO_TESTED = "2026.4"
 DISK_NEEDED_MIB = 500  # sources and bundles of pp-ocr at three precisions, and their compiled caches
@@ -54,6 +55,8 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield _data_dir(settings)
     if vlm_folder(runtime) is not None:
         yield _vlm_model(settings)
+        if runtime.layout == "auto" and isinstance(layout := layout_of(runtime.preset), ModelSpec):
+            yield _layout_model(layout, settings)
         return
     try:
         preset = get_preset(runtime.preset)
@@ -85,6 +88,20 @@ def _vlm_model(settings: Settings) -> Check:
             return Check(name, "warn", f"fetched; {error}", fix)
         return Check(name, "warn", str(error), error.fix)
     return Check(name, "ok", f"{runtime.precision}, files match their sha256")
+
+
+def _layout_model(spec: ModelSpec[DocLayoutFacts], settings: Settings) -> Check:
+    """Without it a vision-language model reads pages that are one element, or line by line."""
+    runtime = settings.runtime
+    precision = spec.stored_as(runtime.precision)
+    try:
+        open_bundle(bundle_folder(runtime.data_dir, spec.name, precision)).check_files()
+    except BundleError as error:
+        if source_path(spec, runtime.data_dir).is_file():
+            fix = f"docvino convert {spec.name} --precision {precision}"
+            return Check(f"model {spec.name}", "warn", f"fetched; {error}", fix)
+        return Check(f"model {spec.name}", "warn", str(error), error.fix)
+    return Check(f"model {spec.name}", "ok", f"{precision}, files match their sha256")
 
 
 def _openvino() -> Check:

@@ -64,12 +64,20 @@ class PageImage:
 
 @dataclass(frozen=True)
 class Region:
-    """A part of a page with one role, as the layout stage sees it. `score` is in [0, 1]."""
+    """A part of a page with one role, as the layout stage sees it. `score` is in [0, 1].
+
+    box   the upright box that was found, where the polygon is another outline of the same thing
+    """
 
     label: str
     score: float
     polygon: Polygon
     order: int | None = None
+    box: Box | None = None
+
+    @property
+    def bounds(self) -> Box:
+        return self.box or polygon_box(self.polygon)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +87,17 @@ class Crop:
     `regions` are places in the page's list of regions.
 
     `offset_px` is where the crop's top-left corner lies on the page.
+
+    figures      regions inside this table and the marks that were painted over them, "" where none was
+    is_picture   it is shown as a picture, too, whatever is read in it
     """
 
     pixels: NDArray[np.uint8]
     task: Task
     regions: tuple[int, ...]
     offset_px: Point = (0.0, 0.0)
+    figures: tuple[tuple[str, int], ...] = ()
+    is_picture: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,7 +151,8 @@ class Line(Frozen):
 class Cell(Frozen):
     """One cell of a table; rows and columns count from 0.
 
-    An empty cell has no confidence. `polygon` is None for a cell whose place on the page is not known.
+    An empty cell has no confidence. `polygon` is None for a cell whose place on the page is not known. `figures` are
+    the ids of picture blocks that stand in the cell.
     """
 
     row: int
@@ -148,6 +162,7 @@ class Cell(Frozen):
     text: str
     confidence: float | None = None
     polygon: Polygon | None = None
+    figures: tuple[str, ...] = ()
 
 
 class Block(Frozen):
@@ -157,9 +172,11 @@ class Block(Frozen):
     label          role by the layout model's own name; "text" for text that the layout model did not see
     polygons       every region the block covers
     order          place in the page's reading order, from 0
+    group          set where several regions were read as one text: the block's own order
     content        text in `format`; paragraphs are separated by an empty line; of a table `<table>`, or one line a row
                    with tabs between the cells when its structure is not known. Formulas in text and in cells stand as
-                   `\(x\)` and `\[x\]`; a block in LaTeX is formulas without delimiters, an empty line between two
+                   `\(x\)` and `\[x\]`; a block in LaTeX is formulas without delimiters, an empty line between two.
+                   In a `<table>`, `<img data-block="ID">` stands for a picture that is a block of its own
     confidence     mean of its lines weighted by their length, None when nothing was read
     layout_score   score of the layout model, None when it did not see the block
     """

@@ -37,6 +37,10 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 USUAL: tuple[Format, ...] = ("md", "json")
 TEXTS: tuple[Format, ...] = ("md", "json", "html", "txt")  # can go to standard output
 
+WITHOUT_RUNNING: frozenset[Format] = frozenset(
+    {"md", "html", "docx", "xlsx", "csv", "txt"}
+)  # no running heads and feet
+
 _log = logging.getLogger(__name__)
 
 

@@ -30,7 +30,8 @@ from docvino.document import (
 )
 from docvino.errors import BundleError, ConfigError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument, open_document, read_source
-from docvino.runtime.crops import cut, whole
+from docvino.runtime.crops import cut_lines, cut_regions, whole
+from docvino.runtime.doclayout import DocLayout
 from docvino.runtime.ink import InkLayout, cut_elements
 from docvino.runtime.layout import PicoDetLayout
 from docvino.runtime.lines import LineReader
@@ -38,8 +39,8 @@ from docvino.runtime.orientation import Orientation, turn
 from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader
 from docvino.runtime.tables import TableReader
 from docvino.runtime.vlm import VlmReader
-from docvino.settings import Layout, ParseOptions, RuntimeConfig
-from docvino.specs import VLM_PRESETS, get_preset, picodet
+from docvino.settings import ParseOptions, RuntimeConfig
+from docvino.specs import get_preset, layout_of, picodet
 from docvino.specs.model import ModelSpec, Preset, VlmPreset
 from docvino.text.blocks import assemble
 from docvino.text.elements import blocks_of_lines, element_blocks
@@ -170,12 +171,19 @@ class Parser:
             yield parsed
 
     def check(self, options: ParseOptions) -> None:
-        """Raises: ConfigError for a task that the preset does not read."""
+        """Raises: ConfigError for what the preset does not read."""
         if options.task not in self._stages.tasks:
             raise ConfigError(
                 f"{self.runtime.preset} does not read a page as {options.task}",
                 fix=f"--task may be {', '.join(self._stages.tasks)}; other presets read more",
             )
+        asked: dict[Task, bool] = {"chart": options.use_chart_recognition, "seal": options.use_seal_recognition}
+        for task, is_asked in asked.items():
+            if is_asked and task not in self._stages.tasks:
+                raise ConfigError(
+                    f"{self.runtime.preset} does not read {task}s",
+                    fix=f"leave out --use-{task}-recognition, or use another preset",
+                )
 
     def collect(self, source: Source, parsed: Sequence[ParsedPage], options: ParseOptions) -> Document:
         """Pages -> document."""
@@ -226,7 +234,7 @@ class Parser:
         regions: list[Region] = []
         if self._stages.layout is not None:
             with clock.measure("layout"):
-                regions = self._stages.layout.detect(image)
+                regions = self._stages.layout.detect(image, options)
         crops = self._stages.cut(image, regions, options)
         return _Reading(image, regions, crops, self._stages.reader.read(crops, options, clock))
 
@@ -265,7 +273,7 @@ def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
         layout,
         ByTask(readers),
         tasks=("ocr",),
-        cut=lambda page, regions, _: cut(page, regions),
+        cut=lambda page, regions, _: cut_lines(page, regions),
         assemble=_blocks_of_lines,
         models=tuple(_provenance(*pair) for pair in bundles),
     )
@@ -286,15 +294,11 @@ def _load(spec: ModelSpec[Any], name: str, runtime: RuntimeConfig) -> tuple[Bund
 def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
     bundle = open_vlm_bundle(folder)
     name = bundle.manifest.spec
-    kind: Layout | None = runtime.layout
-    if kind == "auto":
-        preset = VLM_PRESETS.get(name)
-        kind = preset.layout if preset is not None else None
-    if kind is None:
-        raise ConfigError(
-            f"{name} has no layout model yet",
-            fix="add --layout none for a page that is one element (and --task), else --layout whitespace or picodet",
-        )
+    kind = layout_of(name) if runtime.layout == "auto" else runtime.layout
+    spec: ModelSpec[Any] | None = kind if isinstance(kind, ModelSpec) else None
+    if kind == "picodet":
+        spec = picodet.LAYOUT
+    finder = _load_layout(spec, runtime) if spec is not None else None
     reader, vision, decoder = VlmReader.open(bundle, runtime)
     base = {
         "spec": name,
@@ -307,6 +311,8 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
         ModelProvenance(**base, part="vision"),
         ModelProvenance(**base, part=f"decoder: {decoder.form}, keys and values {decoder.kv_type}"),
     )
+    if finder is not None:
+        parts = (_provenance(*finder), *parts)
     if kind == "none":
         return Stages(
             orientation=None,
@@ -317,20 +323,37 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
             assemble=lambda reading: element_blocks(*reading.parts),
             models=parts,
         )
-    layout = None
-    if kind == "picodet":
-        loaded = _load(picodet.LAYOUT, picodet.LAYOUT.name, runtime)
-        layout = PicoDetLayout(loaded[1], picodet.LAYOUT)
-        parts = (_provenance(*loaded), *parts)
+    if finder is not None and isinstance(kind, ModelSpec):
+        return Stages(
+            orientation=None,
+            layout=DocLayout(finder[1], kind),
+            reader=reader,
+            tasks=bundle.facts.tasks,
+            cut=cut_regions,
+            assemble=lambda reading: element_blocks(*reading.parts),
+            models=parts,
+        )
     return Stages(
         orientation=None,
-        layout=InkLayout(layout),
+        layout=InkLayout(PicoDetLayout(finder[1], picodet.LAYOUT) if finder is not None else None),
         reader=reader,
         tasks=("ocr",),
         cut=lambda page, regions, _: cut_elements(page, regions),
         assemble=lambda reading: blocks_of_lines(*reading.parts),
         models=parts,
     )
+
+
+def _load_layout(spec: ModelSpec[Any], runtime: RuntimeConfig) -> tuple[Bundle, Model]:
+    """The layout model beside a vision-language model, at a precision that it has."""
+    beside = runtime.model_copy(update={"precision": spec.stored_as(runtime.precision)})
+    try:
+        return _load(spec, spec.name, beside)
+    except BundleError as error:
+        raise BundleError(
+            f"whole pages need a layout model: {error}",
+            fix=f"{error.fix}; or add --layout none for a page that is one element (and --task), else whitespace",
+        ) from error
 
 
 def _blocks_of_lines(reading: _Reading) -> tuple[Block, ...]:

@@ -32,6 +32,7 @@ WeightPrecision = Literal["fp32", "fp16", "int8", "int4"]
 ExecutionPrecision = Literal["f32", "bf16", "f16"]
 KvPrecision = Literal["u8", "f16", "f32"]
 Layout = Literal["auto", "none", "whitespace", "picodet"]
+LayoutShape = Literal["auto", "rect", "quad", "poly"]
 HUBS = ("huggingface", "modelscope", "aistudio")
 
 
@@ -113,6 +114,19 @@ class ParseOptions(BaseModel):
     auto_rotate: bool = Field(True, description="turn pages upright before reading")
     min_confidence: float = Field(0.5, ge=0, le=1, description="lines read with less confidence are left out")
     task: Task = Field("ocr", description="what a page without layout is: ocr, table, formula, chart, seal, spotting")
+    layout_threshold: float | None = Field(
+        None, ge=0, lt=1, description="least score of a region; by default the layout model's own"
+    )
+    layout_shape_mode: LayoutShape = Field(
+        "auto", description="outlines of regions: rect, quad (turned rectangles), poly, or auto: what fits"
+    )
+    merge_layout_blocks: bool = Field(True, description="read text that goes around a figure or on in a column as one")
+    skip_dropped: bool = Field(
+        False, description="do not read what Markdown leaves out: running heads, page numbers, notes in the margin"
+    )
+    use_chart_recognition: bool = Field(False, description="read charts as tables; else they are pictures")
+    use_seal_recognition: bool = Field(False, description="read the text of seals; else they are pictures alone")
+    use_ocr_for_image_block: bool = Field(False, description="read the text in images; else they are pictures alone")
     max_new_tokens: int | None = Field(None, ge=1, description="most tokens of one crop; by default the model's 4096")
     time_limit_s: float | None = Field(None, gt=0, description="most seconds of one crop; what was read is kept")
     loop_guard: bool = Field(True, description="end a text that goes in circles")

@@ -10,7 +10,7 @@ import docx
 import pytest
 from docx.oxml.ns import qn
 
-from docvino.document import Block
+from docvino.document import Block, Cell
 from docvino.render.docx import to_docx
 from docvino.render.formulas import to_omml
 from sample_documents import SPANNING, block, document, page, png, table
@@ -68,6 +68,13 @@ def test_a_picture_takes_its_share_of_the_width_and_has_a_text_for_the_blind() -
     assert shape.width == pytest.approx(text_width / 2, abs=1)
     assert shape.height == pytest.approx(shape.width * 20 / 30, abs=1)
     assert shape._inline.docPr.get("descr") == "image"
+
+
+def test_a_picture_in_a_table_stands_in_its_cell_and_nowhere_else() -> None:
+    cells = (Cell(row=0, column=0, text="a"), Cell(row=0, column=1, text="b", figures=("p1-b2",)))
+    made = read(table(spans=cells), block("image"), pictures={"p1-b2": png()})
+    assert len(list(made.tables[0].cell(0, 1)._tc.iter(qn("w:drawing")))) == 1
+    assert len(made.inline_shapes) == 1
 
 
 def test_lines_of_a_table_of_contents_stay_lines_of_one_paragraph() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docvino.document import Block
+from docvino.document import Block, Cell
 from docvino.render.formulas import to_mathml
 from docvino.render.html import to_html
 from sample_documents import SPANNING, block, document, page, png, table
@@ -103,6 +103,12 @@ def test_a_picture_is_inside_the_file_as_wide_as_on_the_page() -> None:
     (image,) = found.all("img")
     assert base64.b64decode((image["src"] or "").removeprefix("data:image/png;base64,")) == png()
     assert image["style"] == "width: 50%"
+
+
+def test_a_picture_in_a_table_stands_in_its_cell_and_nowhere_else() -> None:
+    cells = (Cell(row=0, column=0, text="a"), Cell(row=0, column=1, text="b", figures=("p1-b2",)))
+    found = Reader(to_html(document(page(table(spans=cells), block("image"))), {"p1-b2": png()}))
+    assert [tag for tag, _ in found.elements if tag in ("td", "img", "figure")] == ["td", "td", "img"]
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cs", "Co", "Cn"]), min_size=1).filter(str.strip))

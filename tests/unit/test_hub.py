@@ -29,8 +29,8 @@ from docvino.download import Limits
 from docvino.errors import ConfigError, FetchError
 from docvino.hub import Progress, fetch_folder, folder_path, is_fetched, missing_files
 from docvino.settings import RuntimeConfig, resolve
-from docvino.specs import FOLDERS, get_preset, select_models
-from docvino.specs.model import HubFile, HubFolder, Repository
+from docvino.specs import FOLDERS, LAYOUTS, VLM_PRESETS, get_preset, select_models
+from docvino.specs.model import HubFile, HubFolder, HubMember, ModelSpec, Repository, VlmPreset
 
 SRC = Path(docvino.__file__).parent.parent
 COMMIT = "a" * 40
@@ -1068,16 +1068,33 @@ def test_a_name_that_a_server_sends_is_never_a_path(place: Place) -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS.values(), ids=lambda folder: folder.name)
-def test_the_specs_are_data_files_with_tokenizer_and_preprocessing(folder: HubFolder) -> None:
+def test_the_specs_are_data_files(folder: HubFolder) -> None:
     paths = [file.path for file in folder.files]
     assert len(set(paths)) == len(paths)
     assert not [path for path in paths if path.endswith((".py", ".pkl", ".bin", ".pt"))]
-    required = {file.path for file in folder.files if file.required}
-    assert required >= {"model.safetensors", "config.json", "tokenizer.json", "preprocessor_config.json"}
-    assert set(folder.repositories) == {"huggingface", "modelscope", "aistudio"}
+    assert set(folder.repositories) >= {"huggingface", "modelscope"}
     assert len(folder.repositories["huggingface"].revision) == 40
     for file in folder.files:
         assert file.sha256 is None or len(file.sha256) == 64
+
+
+HUB_PRESETS = [preset for preset in VLM_PRESETS.values() if isinstance(preset.source, HubFolder)]
+
+
+@pytest.mark.parametrize("preset", HUB_PRESETS, ids=lambda preset: preset.name)
+def test_a_reader_comes_with_tokenizer_and_preprocessing_and_has_a_layout_model(preset: VlmPreset) -> None:
+    assert isinstance(preset.source, HubFolder)
+    required = {file.path for file in preset.source.files if file.required}
+    assert required >= {"model.safetensors", "config.json", "tokenizer.json", "preprocessor_config.json"}
+    assert set(preset.source.repositories) == {"huggingface", "modelscope", "aistudio"}
+    assert preset.layout in LAYOUTS.values()
+
+
+@pytest.mark.parametrize("spec", LAYOUTS.values(), ids=lambda spec: spec.name)
+def test_the_graph_of_a_layout_model_is_a_file_of_its_folder(spec: ModelSpec[Any]) -> None:
+    assert isinstance(spec.source, HubMember)
+    assert FOLDERS[spec.name] is spec.source.folder
+    assert spec.source.member in {file.path for file in spec.source.folder.files if file.required}
 
 
 def test_a_folder_is_a_preset_and_no_model_of_one_graph() -> None:

@@ -14,6 +14,7 @@ from docvino.demo import draw_page
 from docvino.document import Answer, PageImage, Region, box_polygon
 from docvino.errors import InputError
 from docvino.runtime.ink import LINE, InkLayout, cut_elements
+from docvino.settings import ParseOptions
 from docvino.text.elements import blocks_of_lines
 
 TABLE = draw.plain_table(("Name", "Total"), ("alpha", "12"), ("beta", "7"))
@@ -79,7 +80,7 @@ class Says:
     def __init__(self, *regions: Region) -> None:
         self._regions = list(regions)
 
-    def detect(self, page: PageImage) -> list[Region]:  # noqa: ARG002 the seam
+    def detect(self, page: PageImage, options: ParseOptions) -> list[Region]:  # noqa: ARG002 the seam
         return [*self._regions]
 
 
@@ -88,7 +89,7 @@ def test_lines_in_elements_of_a_layout_model_are_not_read_twice() -> None:
     (first, *others) = ink.find(page.pixels).lines
     figure = Region("figure", 0.9, box_polygon(*others[0]))
     equation = Region("equation", 0.8, box_polygon(*others[1]))
-    regions = InkLayout(Says(figure, equation, Region("text", 0.7, box_polygon(*first)))).detect(page)
+    regions = InkLayout(Says(figure, equation, Region("text", 0.7, box_polygon(*first)))).detect(page, ParseOptions())
     assert [region.label for region in regions].count(LINE) == 4
     crops = cut_elements(page, regions)
     assert [crop.task for crop in crops] == ["formula", *["ocr"] * 4]
@@ -97,7 +98,7 @@ def test_lines_in_elements_of_a_layout_model_are_not_read_twice() -> None:
 def test_lines_and_elements_come_together_in_reading_order() -> None:
     image = draw.table_page(TABLE, [220, 180], caption="Table 1")
     page = page_of(image)
-    regions = InkLayout().detect(page)
+    regions = InkLayout().detect(page, ParseOptions())
     crops = cut_elements(page, regions)
     said = {"table": "<fcel>Name<fcel>Total<nl><fcel>alpha<fcel>12<nl>", "ocr": "Table 1"}
     answers = [Answer(said[crop.task], 0.5 if crop.task == "ocr" else 0.75) for crop in crops]
@@ -110,7 +111,7 @@ def test_lines_and_elements_come_together_in_reading_order() -> None:
 
 def test_a_line_without_an_answer_leaves_the_others() -> None:
     page = page_of(draw.mixed_page()[0])
-    regions = InkLayout().detect(page)
+    regions = InkLayout().detect(page, ParseOptions())
     crops = cut_elements(page, regions)
     answers = [Answer(f"line {place}", 0.9) for place in range(len(crops))]
     answers[2] = Answer("", 0.0, problem=InputError("lost", fix="find it"))

@@ -220,7 +220,7 @@ def test_each_formula_of_a_formula_block_stands_between_dollar_signs_on_one_line
         ("content", "One  1\nTwo  2", "One  1  \nTwo  2\n"),
         ("text", "one\ntwo", "one\n\ntwo\n"),
         ("figure_title", "Figure 1: a\nb", "Figure 1: a b\n"),
-        *[(label, "7", "") for label in ("header", "footer", "number", "footnote", "aside_text", "formula_number")],
+        *[(label, "7", "") for label in ("header", "footer", "number", "footnote", "aside_text")],
     ],
 )
 def test_a_label_says_how_its_text_is_written(label: str, content: str, markdown: str) -> None:

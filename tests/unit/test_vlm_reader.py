@@ -279,14 +279,6 @@ def test_parse_reads_an_element_and_says_what_ran(
     assert (code, block["label"], block["format"]) == (0, "formula", "latex")
 
 
-def test_without_a_layout_model_one_must_say_what_a_page_is(
-    tiny_data: list[object], scan: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = run(capsys, "parse", scan, *tiny_data)
-    assert code == 2
-    assert "--layout none" in err
-
-
 def test_a_page_is_read_line_by_line_where_white_space_is_its_layout(
     tiny_data: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -343,7 +335,9 @@ def test_a_fetched_folder_is_converted_verified_and_read_by_its_name(
     folder = replace(specs.FOLDERS["paddleocr-vl-1.6"], files=files)
     monkeypatch.setattr(specs, "FOLDERS", MappingProxyType({folder.name: folder}))
     monkeypatch.setattr(
-        specs, "VLM_PRESETS", MappingProxyType({folder.name: VlmPreset(folder.name, "title", "Apache-2.0", folder)})
+        specs,
+        "VLM_PRESETS",
+        MappingProxyType({folder.name: VlmPreset(folder.name, "title", "Apache-2.0", folder, "whitespace")}),
     )
     data = ("--data-dir", tmp_path)
     code, _, err = run(capsys, "convert", folder.name, *data)

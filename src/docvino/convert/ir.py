@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -30,11 +31,12 @@ from docvino.bundle import (
     open_bundle,
     write_json,
 )
+from docvino.codec.sample import sample_page
 from docvino.convert.inspect import tensor
 from docvino.device import compile_model, first_line, openvino_version
-from docvino.errors import BundleError, ConfigError, ConvertError
+from docvino.errors import BundleError, ConfigError, ConvertError, InferenceError
 from docvino.settings import RuntimeConfig
-from docvino.specs.model import ModelSpec, RecognitionFacts
+from docvino.specs.model import DocLayoutFacts, ModelSpec, RecognitionFacts, WheelMember
 
 # Which input of an operation holds weights, and along which axis of it the output channels lie.
 _WEIGHTS = {
@@ -67,10 +69,13 @@ def convert(
     judges the file and not the device.
 
     Raises: ConvertError when the graph cannot be read, misses its contract, or computes other numbers; ConfigError for
-    a precision that is not for models of one graph.
+    a precision that is not for this model.
     """
-    if runtime.precision == "int4":
-        raise ConfigError(f"{spec.name} has no int4 form", fix="use int8; int4 is for vision-language models")
+    if runtime.precision not in spec.precisions:
+        raise ConfigError(
+            f"{spec.name} has no {runtime.precision} form",
+            fix=f"use {spec.precisions[-1]}; int4 is for vision-language models",
+        )
     folder = bundle_folder(runtime.data_dir, spec.name, runtime.precision)
     if not force and folder.exists():
         try:
@@ -80,6 +85,8 @@ def convert(
     started = time.perf_counter()
     model = _read(spec, source)
     with building(folder) as workspace:
+        if not isinstance(spec.source, WheelMember):
+            golden.save_golden(workspace / GOLDEN, _own_case(spec, model, runtime))
         if runtime.precision == "int8":
             count = compress_weights(model, spec.float_convolutions)
             report(f"{spec.name}: {count} weight tensors to int8, one scale per output channel")
@@ -87,18 +94,14 @@ def convert(
         characters = _dictionary(spec, model, source.parent)
         if characters is not None:
             (workspace / CHARACTERS).write_bytes(characters.encode())
-        (workspace / GOLDEN).write_bytes(golden.packaged_golden(spec.name))
+        if isinstance(spec.source, WheelMember):
+            (workspace / GOLDEN).write_bytes(golden.packaged_golden(spec.name))
         comparison = _compare(spec, workspace, runtime, characters)
         manifest = Manifest(
             manifest_version=MANIFEST_VERSION,
             spec=spec.name,
             precision=runtime.precision,
-            source=SourcePin(
-                package=spec.source.package,
-                version=spec.source.version,
-                member=spec.source.member,
-                sha256=spec.source.sha256,
-            ),
+            source=_pin(spec, source),
             docvino=__version__,
             openvino=openvino_version(),
             inputs=tuple(tensor(port) for port in model.inputs),
@@ -169,6 +172,8 @@ def _read(spec: ModelSpec[Any], source: Path) -> ov.Model:
             f"OpenVINO cannot read {source.name} of {spec.name}: {first_line(error)}",
             fix=f"delete the file and run `docvino fetch {spec.name}`",
         ) from error
+    if isinstance(spec.facts, DocLayoutFacts):
+        _give_names(model, spec)
     for ports, contracts in ((model.inputs, spec.inputs), (model.outputs, spec.outputs)):
         for contract in contracts:
             port = next((port for port in ports if contract.name in port.get_names()), None)
@@ -179,7 +184,54 @@ def _read(spec: ModelSpec[Any], source: Path) -> ov.Model:
                     f"{source.name} has no tensor {contract.name} of shape {wanted}; it has {found}",
                     fix=f"delete the file and run `docvino fetch {spec.name}`",
                 )
+    if isinstance(spec.facts, DocLayoutFacts):
+        _fix_shapes(model, spec)
     return model
+
+
+def _give_names(model: ov.Model, spec: ModelSpec[Any]) -> None:
+    """Names the outputs by their place: exporters name them as they like, and keep them in order."""
+    for port, contract in zip(model.outputs, spec.outputs, strict=False):
+        port.get_tensor().set_names({contract.name})
+
+
+def _fix_shapes(model: ov.Model, spec: ModelSpec[Any]) -> None:
+    """One page at a time: with all sizes known, devices that take no others run the model, too."""
+    try:
+        model.reshape({contract.name: ov.PartialShape(list(contract.shape)) for contract in spec.inputs})
+    except RuntimeError as error:
+        raise ConvertError(
+            f"{spec.name} does not take one page at a time: {first_line(error)}",
+            fix=f"delete the file and run `docvino fetch {spec.name}`",
+        ) from error
+
+
+def _own_case(spec: ModelSpec[Any], model: ov.Model, runtime: RuntimeConfig) -> golden.Golden:
+    """What the graph as it came gives for a drawn page on the CPU: nobody has recorded it for us."""
+    page = sample_page()
+    with tempfile.TemporaryDirectory(prefix="docvino-convert-", ignore_cleanup_errors=True) as scratch:
+        path = Path(scratch) / GRAPH
+        ov.save_model(model, path, compress_to_fp16=False)
+        outputs = compile_model(path, spec, _on_cpu(runtime)).run(golden.prepare(spec, (page,)))
+    try:
+        items = golden.interpret(spec, outputs, page, None)
+    except InferenceError as error:
+        raise ConvertError(
+            f"{spec.name} has another graph than it should: {error}",
+            fix=f"delete the file and run `docvino fetch {spec.name}`",
+        ) from error
+    engine = f"the published graph in OpenVINO {openvino_version()} on a CPU"
+    return golden.Golden((page,), golden.measured(spec, outputs), {}, items, engine)
+
+
+def _pin(spec: ModelSpec[Any], source: Path) -> SourcePin:
+    origin = spec.source
+    if isinstance(origin, WheelMember):
+        return SourcePin(package=origin.package, version=origin.version, member=origin.member, sha256=origin.sha256)
+    repository = origin.folder.repositories["huggingface"]
+    return SourcePin(
+        package=repository.name, version=repository.revision, member=origin.member, sha256=file_sha256(source)
+    )
 
 
 def _dictionary(spec: ModelSpec[Any], model: ov.Model, folder: Path) -> str | None:
@@ -215,9 +267,8 @@ def _dictionary(spec: ModelSpec[Any], model: ov.Model, folder: Path) -> str | No
 def _compare(
     spec: ModelSpec[Any], workspace: Path, runtime: RuntimeConfig, characters: str | None
 ) -> golden.Comparison:
-    on_cpu = runtime.model_copy(update={"device": "CPU", "execution": "f32", "model_cache": False})
     case = golden.load_golden(workspace / GOLDEN)
-    outputs = golden.run(spec, case, compile_model(workspace / GRAPH, spec, on_cpu))
+    outputs = golden.run(spec, case, compile_model(workspace / GRAPH, spec, _on_cpu(runtime)))
     comparison = golden.compare_all(spec, case, outputs, characters, (runtime.precision,))
     if comparison.problem is not None:
         raise ConvertError(
@@ -225,3 +276,7 @@ def _compare(
             fix="use --precision fp32, and report this with the output of `docvino doctor`",
         )
     return comparison
+
+
+def _on_cpu(runtime: RuntimeConfig) -> RuntimeConfig:
+    return runtime.model_copy(update={"device": "CPU", "execution": "f32", "model_cache": False})

@@ -31,8 +31,7 @@ def to_docx(document: Document, pictures: Mapping[str, bytes] | None = None) -> 
     made.core_properties.author = "docvino"
     made.core_properties.title = without_controls(document.source.name)[:255]
     made.core_properties.comments = ""  # the template's own
-    section = made.sections[0]
-    text_width = section.page_width - section.left_margin - section.right_margin
+    text_width = _text_width(made)
     for page in document.pages:
         for piece in page_pieces(page):
             if piece.kind == "picture":
@@ -40,15 +39,20 @@ def to_docx(document: Document, pictures: Mapping[str, bytes] | None = None) -> 
                 if png is not None:
                     _add_picture(made, png, piece, round(text_width * width_share(piece.block.polygons[0], page)))
             else:
-                _add(made, piece)
+                _add(made, piece, pictures or {})
     stream = io.BytesIO()
     made.save(stream)
     return stream.getvalue()
 
 
-def _add(made: Any, piece: Piece) -> None:
+def _text_width(made: Any) -> int:
+    section = made.sections[0]
+    return int(section.page_width - section.left_margin - section.right_margin)
+
+
+def _add(made: Any, piece: Piece, pictures: Mapping[str, bytes]) -> None:
     if piece.kind == "table":
-        _add_table(made, table_cells(piece.block))
+        _add_table(made, table_cells(piece.block), pictures)
     elif piece.kind == "formula":
         _add_formula(made.add_paragraph(), piece.text, display=True)
     elif piece.kind == "title":
@@ -83,10 +87,11 @@ def _add_formula(paragraph: Any, latex: str, *, display: bool) -> None:
         paragraph._p.append(parse_xml(omml))
 
 
-def _add_table(made: Any, cells: tuple[Cell, ...]) -> None:
+def _add_table(made: Any, cells: tuple[Cell, ...], pictures: Mapping[str, bytes]) -> None:
     rows = max(cell.row + cell.row_span for cell in cells)
     columns = max(cell.column + cell.column_span for cell in cells)
     table = made.add_table(rows, columns, style="Table Grid")
+    text_width = _text_width(made)
     # Asking the table for one cell makes it list all of them, each time.
     grid = table._cells
     for cell in cells:
@@ -95,6 +100,8 @@ def _add_table(made: Any, cells: tuple[Cell, ...]) -> None:
             last = grid[(cell.row + cell.row_span - 1) * columns + cell.column + cell.column_span - 1]
             place = place.merge(last)
         _add_text(place.paragraphs[0], " ".join(without_controls(cell.text).split()))
+        for png in (pictures[name] for name in cell.figures if name in pictures):
+            place.paragraphs[0].add_run().add_picture(io.BytesIO(png), width=round(0.9 * text_width / columns))
     made.add_paragraph()  # Word joins tables that touch
 
 

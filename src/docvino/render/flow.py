@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from docvino.document import BULLETS, Block, Cell, Document, Page, Polygon, polygon_box
+from docvino.specs import doclayout
 from docvino.text import math
 
 # title      of the document or of a section, with a level from 1
@@ -25,13 +26,13 @@ from docvino.text import math
 Kind = Literal["title", "paragraph", "item", "caption", "lines", "formula", "table", "rows", "picture"]
 
 # No part of the running text; they stay in the JSON.
-# Source: PaddleX 3.7.2, markdown_ignore_labels of PaddleOCR-VL-1.6, and formula_number, which has no handler there.
-FURNITURE = frozenset(
-    {"header", "header_image", "footer", "footer_image", "number", "footnote", "aside_text", "formula_number"}
-)
-PICTURES = frozenset({"figure", "image", "chart", "seal"})
+# Source: PaddleX 3.7.2, markdown_ignore_labels of PaddleOCR-VL-1.6.
+# Differs: upstream's Markdown loses numbers of formulas, too.
+FURNITURE = frozenset({"header", "footer"}) | doclayout.RUNNING
+PICTURES = (frozenset({"figure"}) | doclayout.PICTURES) - FURNITURE
 TITLES = frozenset({"title", "doc_title", "paragraph_title", "abstract_title", "reference_title", "content_title"})
 CAPTIONS = frozenset({"figure_caption", "table_caption", "figure_title", "table_title", "chart_title"})
+FIGURE = re.compile(r'<img data-block="([^"]*)">')  # a picture in a cell, in the content of a table
 _LINES = frozenset({"content", "algorithm"})
 _ABSTRACT = re.compile(r"\s*(abstract|摘\s*要)\b[\s:.：—-]*", re.IGNORECASE)
 
@@ -61,10 +62,16 @@ class Piece:
 
 
 def page_pieces(page: Page) -> Iterator[Piece]:
-    """The pieces of a page in reading order, without running heads and feet and without what is empty."""
+    """The pieces of a page in reading order, without running heads and feet and without what is empty.
+
+    A picture that stands in a cell of a table is none by itself.
+    """
+    in_cells = {name for block in page.blocks for cell in block.cells for name in cell.figures}
     for block in page.blocks:
         if block.label not in FURNITURE:
-            yield from _pieces(block, first=page.page_index == 0 and block.order == 0)
+            for piece in _pieces(block, first=page.page_index == 0 and block.order == 0):
+                if piece.kind != "picture" or block.id not in in_cells:
+                    yield piece
 
 
 def is_picture(block: Block) -> bool:

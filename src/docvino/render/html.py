@@ -74,7 +74,7 @@ def _element(piece: Piece, page: Page, pictures: Mapping[str, bytes], anchor: st
     if piece.kind == "picture":
         return _picture(piece, page, pictures, anchor)
     if piece.kind == "table":
-        return _table(table_cells(piece.block), anchor)
+        return _table(table_cells(piece.block), pictures, anchor)
     if piece.kind == "formula":
         return f'<div class="formula"{anchor}>{_formula(piece.text, display=True)}</div>\n'
     if piece.kind in ("rows", "lines"):
@@ -90,27 +90,31 @@ def _picture(piece: Piece, page: Page, pictures: Mapping[str, bytes], anchor: st
     png = pictures.get(piece.block.id)
     if png is None:
         return ""
-    width = round(100 * width_share(piece.block.polygons[0], page))
+    style = f' style="width: {round(100 * width_share(piece.block.polygons[0], page))}%"'
+    return f"<figure{anchor}>{_image(png, piece.block.label, style)}</figure>\n"
+
+
+def _image(png: bytes, label: str, style: str = "") -> str:
     data = base64.b64encode(png).decode("ascii")
-    alt = escape(piece.block.label)
-    return f'<figure{anchor}><img src="data:image/png;base64,{data}" alt="{alt}" style="width: {width}%"></figure>\n'
+    return f'<img src="data:image/png;base64,{data}" alt="{escape(label)}"{style}>'
 
 
-def _table(cells: tuple[Cell, ...], anchor: str) -> str:
+def _table(cells: tuple[Cell, ...], pictures: Mapping[str, bytes], anchor: str) -> str:
     rows: dict[int, list[Cell]] = {row: [] for row in range(max(cell.row + cell.row_span for cell in cells))}
     for cell in cells:
         rows[cell.row].append(cell)
     body = "".join(
-        f"<tr>{''.join(_td(cell) for cell in sorted(row, key=lambda cell: cell.column))}</tr>\n"
+        f"<tr>{''.join(_td(cell, pictures) for cell in sorted(row, key=lambda cell: cell.column))}</tr>\n"
         for row in rows.values()
     )
     return f"<table{anchor}>\n{body}</table>\n"
 
 
-def _td(cell: Cell) -> str:
+def _td(cell: Cell, pictures: Mapping[str, bytes]) -> str:
     spans = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
     spans += f' colspan="{cell.column_span}"' if cell.column_span > 1 else ""
-    return f"<td{spans}>{_text(without_controls(cell.text))}</td>"
+    images = "".join(_image(png, "image") for name in cell.figures if (png := pictures.get(name)) is not None)
+    return f"<td{spans}>{_text(without_controls(cell.text))}{images}</td>"
 
 
 def _text(text: str) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from docvino.document import Document, Page
-from docvino.render.flow import Piece, page_pieces, width_share
+from docvino.render.flow import FIGURE, Piece, page_pieces, width_share
 from docvino.text import math
 
 _BACKSLASH = r"\\"
@@ -43,7 +43,8 @@ def _plain(piece: Piece, images: Mapping[str, str]) -> str:
     if piece.kind == "formula":
         return f"$$\n{_one_line(piece.text)}\n$$"
     if piece.kind == "table":
-        return piece.block.content  # as it is: Markdown has HTML tables, and its own know no spans
+        # As it is: Markdown has HTML tables, and its own know no spans.
+        return FIGURE.sub(lambda found: _image_tag(images.get(found[1])), piece.block.content)
     if piece.kind == "title":
         return f"{'#' * piece.level} {_CLOSING.sub(_BACKSLASH, _shown(piece.text))}"
     if piece.kind in ("rows", "lines"):
@@ -67,11 +68,15 @@ def _pretty(piece: Piece, page: Page, images: Mapping[str, str]) -> str | None:
         target, label = html.escape(images[piece.block.id]), html.escape(piece.block.label)
         return centred.format(f'<img src="{target}" alt="{label}" width="{width}%" />')
     if piece.kind == "table":
-        table = piece.block.content.replace(
+        table = _plain(piece, images).replace(
             "<table>", "<table border=1 style='margin: auto; word-wrap: break-word;'>", 1
         )
         return table.replace("<td", "<td style='text-align: center; word-wrap: break-word;'")
     return None
+
+
+def _image_tag(target: str | None) -> str:
+    return "" if target is None else f'<img src="{html.escape(target)}" alt="image">'
 
 
 def _shown(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from docvino.document import Block, Document, Page, polygon_box
-from docvino.render.flow import FURNITURE
+from docvino.render.flow import FIGURE, FURNITURE
 from docvino.text import math
 
 # Source: PaddleX 3.7.2, labels of PP-DocLayoutV3 in the order of their numbers.
@@ -66,7 +66,7 @@ def results(document: Document, input_path: str | None) -> Iterator[tuple[Page, 
         "use_ocr_for_image_block": _any(document, "image"),
         "format_block_content": False,
         "merge_layout_blocks": True,
-        "markdown_ignore_labels": sorted(FURNITURE - {"formula_number"}),
+        "markdown_ignore_labels": sorted(FURNITURE),
         "return_layout_polygon_points": True,
     }
     for page in document.pages:
@@ -159,7 +159,7 @@ def _label(block: Block, *, first: bool) -> str:
 
 def _content(block: Block) -> str:
     if block.format == "html":
-        return _BETWEEN_TAGS.sub("><", block.content)
+        return _BETWEEN_TAGS.sub("><", FIGURE.sub("", block.content))
     if block.format == "latex":
         return "".join(f" $$ {formula} $$ " for formula in block.content.split("\n\n"))
     # Source: PaddleX 3.7.2, the formula rule of the pipeline PaddleOCR-VL, blank by blank.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from docvino.codec import ink
 from docvino.document import Box, Crop, PageImage, Region, Task, box_polygon, polygon_box
 from docvino.runtime.stages import LayoutStage
+from docvino.settings import ParseOptions
 
 LINE = "line"
 # What a region of a layout model is read as whole, by label; other regions only say where lines belong.
@@ -23,13 +24,13 @@ class InkLayout:
     def __init__(self, layout: LayoutStage | None = None) -> None:
         self._layout = layout
 
-    def detect(self, page: PageImage) -> list[Region]:
+    def detect(self, page: PageImage, options: ParseOptions) -> list[Region]:
         """Regions of elements first, then one region labelled "line" for each line outside them."""
         found = ink.find(page.pixels)
         if self._layout is None:
             regions = [Region("table", 1.0, box_polygon(*box)) for box in found.tables]
         else:
-            regions = self._layout.detect(page)
+            regions = self._layout.detect(page, options)
         whole = [polygon_box(region.polygon) for region in regions if region.label in (*ELEMENTS, *_UNREAD)]
         lines = [box for box in found.lines if not any(_holds(other, box) for other in whole)]
         return regions + [Region(LINE, 1.0, box_polygon(*_with_paper(box, page))) for box in lines]

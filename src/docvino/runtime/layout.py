@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from docvino.codec import layout
 from docvino.codec.pixels import has_structure
 from docvino.device import Model
 from docvino.document import Box, PageImage, Region, box_polygon
+from docvino.settings import ParseOptions
 from docvino.specs.model import LayoutFacts, ModelSpec
 
 _MIN_SIDE_PX = 8  # nothing smaller is a region: on a page of one pixel the model still sees a figure
@@ -21,15 +24,18 @@ class PicoDetLayout:
         self._input = spec.inputs[0].name
         self._outputs = [contract.name for contract in spec.outputs]
 
-    def detect(self, page: PageImage) -> list[Region]:
+    def detect(self, page: PageImage, options: ParseOptions) -> list[Region]:
         """Regions in page pixels, best score first, without an order.
 
         Regions of plain paper are left out: on an empty page the model sees a figure.
         """
-        outputs = self._model.run({self._input: layout.prepare(page.pixels, self._facts)})
+        facts = self._facts
+        if options.layout_threshold is not None:
+            facts = replace(facts, score_threshold=options.layout_threshold)
+        outputs = self._model.run({self._input: layout.prepare(page.pixels, facts)})
         tensors = [outputs[name] for name in self._outputs]
         half = len(tensors) // 2
-        boxes = layout.decode(tensors[:half], tensors[half:], page.width_px, page.height_px, self._facts)
+        boxes = layout.decode(tensors[:half], tensors[half:], page.width_px, page.height_px, facts)
         return [
             Region(found.label, found.score, box_polygon(*found.box))
             for found in boxes

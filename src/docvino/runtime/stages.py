@@ -34,7 +34,7 @@ class Clock:
 class LayoutStage(Protocol):
     """Finds the regions of a page."""
 
-    def detect(self, page: PageImage) -> list[Region]: ...
+    def detect(self, page: PageImage, options: ParseOptions) -> list[Region]: ...
 
 
 class Reader(Protocol):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from docvino.errors import ConfigError, nearest
-from docvino.specs import orientation, paddleocr_vl, picodet, pp_ocr, pp_ocr_v4, slanet
-from docvino.specs.model import HubFolder, ModelSpec, Preset, VlmPreset
+from docvino.specs import doclayout, orientation, paddleocr_vl, picodet, pp_ocr, pp_ocr_v4, slanet
+from docvino.specs.model import DocLayoutFacts, HubFolder, ModelSpec, Preset, VlmPreset
 from docvino.specs.nano import NANO
 
 MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
@@ -27,9 +27,23 @@ MODELS: Mapping[str, ModelSpec[Any]] = MappingProxyType(
     }
 )
 
-# Models that are folders on hubs.
+# Models of one graph that are folders on hubs: they find what vision-language models read.
+LAYOUTS: Mapping[str, ModelSpec[DocLayoutFacts]] = MappingProxyType(
+    {spec.name: spec for spec in (doclayout.V3, doclayout.V2)}
+)
+
+# All that are folders on hubs.
 FOLDERS: Mapping[str, HubFolder] = MappingProxyType(
-    {folder.name: folder for folder in (paddleocr_vl.V1_6, paddleocr_vl.V1_5, paddleocr_vl.V1)}
+    {
+        folder.name: folder
+        for folder in (
+            paddleocr_vl.V1_6,
+            paddleocr_vl.V1_5,
+            paddleocr_vl.V1,
+            doclayout.FOLDER_V3,
+            doclayout.FOLDER_V2,
+        )
+    }
 )
 
 PRESETS = MappingProxyType(
@@ -61,7 +75,14 @@ PRESETS = MappingProxyType(
 VLM_PRESETS = MappingProxyType(
     {
         NANO.name: NANO,
-        **{folder.name: VlmPreset(folder.name, folder.title, folder.licence, folder) for folder in FOLDERS.values()},
+        **{
+            folder.name: VlmPreset(folder.name, folder.title, folder.licence, folder, layout)
+            for folder, layout in (
+                (paddleocr_vl.V1_6, doclayout.V3),
+                (paddleocr_vl.V1_5, doclayout.V3),
+                (paddleocr_vl.V1, doclayout.V2),
+            )
+        },
     }
 )
 
@@ -74,8 +95,13 @@ def get_preset(name: str) -> Preset | VlmPreset:
     return preset
 
 
+def layout_of(name: str) -> ModelSpec[DocLayoutFacts] | Literal["whitespace"]:
+    """What `--layout auto` is for a vision-language model: that of its preset, PP-DocLayoutV3 for any other."""
+    return VLM_PRESETS[name].layout if name in VLM_PRESETS else doclayout.V3
+
+
 def select_models(name: str) -> tuple[ModelSpec[Any], ...]:
-    """The models of a preset of line models, or the one model of that name.
+    """The models of a preset of line models, or the one model of one graph of that name.
 
     Raises: ConfigError that names the nearest preset or model.
     """
@@ -83,9 +109,12 @@ def select_models(name: str) -> tuple[ModelSpec[Any], ...]:
         return PRESETS[name].models
     if name in MODELS:
         return (MODELS[name],)
+    if name in LAYOUTS:
+        return (LAYOUTS[name],)
     if name in VLM_PRESETS:
         raise ConfigError(f"{name} is not converted at this precision", fix=how_to_get(name))
-    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, (*PRESETS, *MODELS, *VLM_PRESETS)))
+    known = (*PRESETS, *MODELS, *LAYOUTS, *VLM_PRESETS)
+    raise ConfigError(f"unknown model or preset {name!r}", fix=nearest(name, known))
 
 
 def how_to_get(name: str, precision: str = "") -> str:

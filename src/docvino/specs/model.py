@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-Role = Literal["text-detection", "text-recognition", "layout", "orientation", "line-orientation", "table-structure"]
+from docvino.document import Task
+
+Role = Literal[
+    "text-detection",
+    "text-recognition",
+    "layout",
+    "document-layout",
+    "orientation",
+    "line-orientation",
+    "table-structure",
+]
+Asking = Literal["use_chart_recognition", "use_seal_recognition", "use_ocr_for_image_block"]
 ImageNetMean = (0.485, 0.456, 0.406)
 ImageNetStd = (0.229, 0.224, 0.225)
 
@@ -75,6 +86,18 @@ class HubFolder:
     homepage: str
     repositories: Mapping[str, Repository]
     files: tuple[HubFile, ...]
+
+
+@dataclass(frozen=True)
+class HubMember:
+    """The graph of a model that is a folder on hubs, by its path in that folder."""
+
+    folder: HubFolder
+    member: str
+
+    @property
+    def file_name(self) -> str:
+        return self.member
 
 
 @dataclass(frozen=True)
@@ -149,6 +172,39 @@ class LayoutFacts:
 
 
 @dataclass(frozen=True)
+class DocLabel:
+    """What one label of a PP-DocLayout model means for the reading of its regions.
+
+    task         what a region is read as; None: it is a picture
+    asking       the option that has a picture read all the same, and as what
+    threshold    regions with this score or less are dropped, [0, 1]
+    absorbs      regions that lie in one of this label disappear ("large"; the others are "union")
+    running      belongs to the page and not to the text: Markdown leaves it out
+    """
+
+    name: str
+    task: Task | None
+    threshold: float
+    asking: tuple[Asking, Task] | None = None
+    absorbs: bool = False
+    running: bool = False
+
+
+@dataclass(frozen=True)
+class DocLayoutFacts:
+    """Layout detection that ends in the graph (RT-DETR): rows of regions, with a reading order and, in V3, masks.
+
+    side_px      the page is stretched to a square of this side; pixels are scaled to 0..1, RGB
+    labels       by class
+    masks        whether the graph gives a mask per region, from which polygons are made
+    """
+
+    side_px: int
+    labels: tuple[DocLabel, ...]
+    masks: bool
+
+
+@dataclass(frozen=True)
 class OrientationFacts:
     """Page direction: the shorter side is resized to `resize_px`, the central square of `crop_px` is classified."""
 
@@ -185,12 +241,21 @@ class LineOrientationFacts:
     angles: tuple[Literal[0, 180], ...]
 
 
-Facts = DetectionFacts | RecognitionFacts | LayoutFacts | OrientationFacts | LineOrientationFacts | TableFacts
+Facts = (
+    DetectionFacts
+    | RecognitionFacts
+    | LayoutFacts
+    | DocLayoutFacts
+    | OrientationFacts
+    | LineOrientationFacts
+    | TableFacts
+)
 F = TypeVar(
     "F",
     DetectionFacts,
     RecognitionFacts,
     LayoutFacts,
+    DocLayoutFacts,
     OrientationFacts,
     LineOrientationFacts,
     TableFacts,
@@ -205,6 +270,7 @@ class ModelSpec(Generic[F]):
     source       the graph's file
     companions   further files of the model, e.g. weights or a dictionary that lie beside the graph
     tolerances   largest absolute difference to the recorded reference outputs, by number format
+    precisions   how its weights may be stored
 
     float_convolutions   so many convolutions, from the input on, keep their float weights at int8
     """
@@ -214,17 +280,23 @@ class ModelSpec(Generic[F]):
     role: Role
     licence: str
     homepage: str
-    source: WheelMember
+    source: WheelMember | HubMember
     inputs: tuple[TensorContract, ...]
     outputs: tuple[TensorContract, ...]
     facts: F
     tolerances: Mapping[str, float] = field(default_factory=dict)
     companions: tuple[WheelMember, ...] = ()
     float_convolutions: int = 0
+    precisions: tuple[str, ...] = ("fp32", "fp16", "int8")
 
     @property
     def files(self) -> tuple[WheelMember, ...]:
-        return (self.source, *self.companions)
+        """What comes out of wheels; a model of hubs comes as its whole folder."""
+        return (self.source, *self.companions) if isinstance(self.source, WheelMember) else ()
+
+    def stored_as(self, wanted: str) -> str:
+        """The precision it has where a vision-language model that it works for has `wanted`."""
+        return wanted if wanted in self.precisions else self.precisions[-1]
 
 
 @dataclass(frozen=True)
@@ -232,14 +304,14 @@ class VlmPreset:
     """A vision-language model that reads a page; its bundle has the preset's name.
 
     source   where its files come from; a path: they came with docvino
-    layout   what `--layout auto` is; None: there is no layout model for it yet
+    layout   what `--layout auto` is: a model of its own, or lines by white space
     """
 
     name: str
     title: str
     licence: str
     source: HubFolder | Path
-    layout: Literal["whitespace"] | None = None
+    layout: ModelSpec[DocLayoutFacts] | Literal["whitespace"]
 
 
 @dataclass(frozen=True)

@@ -2,52 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from docvino.document import Answer, Block, Crop, Line, Region, Task, box_polygon, moved, polygon_box
+from docvino.document import Answer, Block, Cell, Crop, Line, Region, Task, box_polygon, moved, polygon_box
 from docvino.text.answers import Interpreted, interpret
 from docvino.text.blocks import assemble
 
 # What an element is called where no layout model named it.
 LABELS: dict[Task, str] = {"ocr": "text", "spotting": "text"}
 
+_NOTHING = Interpreted("", "none")
+
+
+@dataclass(frozen=True, eq=False)
+class _Element:
+    """What becomes a block. `place` puts it in order: the place of its region, or of the table that it is a figure of,
+    and then its number among those."""
+
+    place: tuple[int, int]
+    regions: tuple[int, ...]
+    crop: Crop | None = None
+    answer: Answer | None = None
+    said: Interpreted = _NOTHING
+
 
 def element_blocks(
     page_index: int, regions: Sequence[Region], crops: Sequence[Crop], answers: Sequence[Answer]
 ) -> tuple[Block, ...]:
-    """A block for each crop that shows something, in the order of the crops; all polygons are in page pixels.
+    """A block for each crop that shows something and for each region in no crop, which is a picture, in reading order.
 
-    A crop without regions is an element by itself, called by its task. One without an answer makes no block.
+    A crop without regions is an element by itself, called by its task. One without an answer makes no block, unless it
+    is a picture, too. All polygons are in page pixels.
+
+    Figures of a table are blocks right behind it; where the table's text has their mark, its cell names them.
     """
-    blocks: list[Block] = []
-    for crop, answer in zip(crops, answers, strict=True):
-        if answer.problem is not None:
-            continue
+    homes = {figure: (c.regions[0], n) for c in crops for n, (_, figure) in enumerate(c.figures, start=1)}
+    pairs = zip(crops, answers, strict=True)
+    elements = [_read(number, crop, answer, homes) for number, (crop, answer) in enumerate(pairs)]
+    seen = {place for crop in crops for place in crop.regions}
+    seen |= {figure for crop in crops for mark, figure in crop.figures if not mark}
+    elements += [_Element(homes.get(place, (place, 0)), (place,)) for place in range(len(regions)) if place not in seen]
+    shown = sorted((element for element in elements if _shows(element)), key=lambda element: element.place)
+    names = {e.regions[0]: f"p{page_index + 1}-b{n}" for n, e in enumerate(shown, start=1) if e.regions}
+    return tuple(_block(page_index, order, element, regions, names) for order, element in enumerate(shown))
+
+
+def _read(number: int, crop: Crop, answer: Answer, homes: Mapping[int, tuple[int, int]]) -> _Element:
+    first = crop.regions[0] if crop.regions else number
+    said = _NOTHING
+    if answer.problem is None:
         height_px, width_px = crop.pixels.shape[:2]
         said = interpret(crop.task, answer.text, width_px, height_px, confidence=answer.confidence)
-        if not said.content.strip():
-            continue
-        shown = [regions[place] for place in crop.regions]
-        whole = moved(box_polygon(0.0, 0.0, float(width_px), float(height_px)), crop.offset_px)
-        blocks.append(
-            Block(
-                id=f"p{page_index + 1}-b{len(blocks) + 1}",
-                label=shown[0].label if shown else LABELS.get(crop.task, crop.task),
-                polygons=tuple(region.polygon for region in shown) or (whole,),
-                order=len(blocks),
-                content=said.content,
-                format=said.format,
-                confidence=answer.confidence,
-                layout_score=shown[0].score if shown else None,
-                lines=tuple(
-                    line.model_copy(update={"polygon": moved(line.polygon, crop.offset_px)}) for line in said.lines
-                ),
-                cells=said.cells,
-                finish="repetition" if said.was_cut else answer.finish,
-                warnings=(*said.warnings, *_ending(answer)),
-            )
+    return _Element(homes.get(first, (first, 0)), crop.regions, crop, answer, said)
+
+
+def _shows(element: _Element) -> bool:
+    return element.crop is None or element.crop.is_picture or bool(element.said.content.strip())
+
+
+def _block(
+    page_index: int, order: int, element: _Element, regions: Sequence[Region], names: Mapping[int, str]
+) -> Block:
+    crop, answer, said = element.crop, element.answer, element.said
+    covered = [regions[place] for place in element.regions]
+    polygons = tuple(region.polygon for region in covered)
+    if crop is None or answer is None or not said.content.strip():
+        return Block(
+            id=f"p{page_index + 1}-b{order + 1}",
+            label=covered[0].label,
+            polygons=polygons,
+            order=order,
+            content="",
+            format="none",
+            layout_score=covered[0].score,
         )
-    return tuple(blocks)
+    height_px, width_px = crop.pixels.shape[:2]
+    whole = moved(box_polygon(0.0, 0.0, float(width_px), float(height_px)), crop.offset_px)
+    figures = {mark: names[figure] for mark, figure in crop.figures if mark}
+    return Block(
+        id=f"p{page_index + 1}-b{order + 1}",
+        label=covered[0].label if covered else LABELS.get(crop.task, crop.task),
+        polygons=polygons or (whole,),
+        order=order,
+        group=order if len(covered) > 1 else None,
+        content=_with_figures(said, figures),
+        format=said.format,
+        confidence=answer.confidence,
+        layout_score=covered[0].score if covered else None,
+        lines=tuple(line.model_copy(update={"polygon": moved(line.polygon, crop.offset_px)}) for line in said.lines),
+        cells=tuple(_cell(cell, figures) for cell in said.cells),
+        finish="repetition" if said.was_cut else answer.finish,
+        warnings=(*said.warnings, *_ending(answer)),
+    )
+
+
+def _with_figures(said: Interpreted, figures: Mapping[str, str]) -> str:
+    """The content with `<img data-block="p1-b4">` in place of each mark; in plain text marks just go."""
+    content = said.content
+    for mark, name in figures.items():
+        content = content.replace(mark, f'<img data-block="{name}">' if said.format == "html" else "")
+    return content.strip()
+
+
+def _cell(cell: Cell, figures: Mapping[str, str]) -> Cell:
+    here = [mark for mark in figures if mark in cell.text]
+    if not here:
+        return cell
+    text = cell.text
+    for mark in here:
+        text = text.replace(mark, "")
+    return cell.model_copy(update={"text": text.strip(), "figures": tuple(figures[mark] for mark in here)})
 
 
 def blocks_of_lines(
