@@ -348,9 +348,14 @@ def test_text_of_a_block_of_two_columns_is_shared_out_to_both() -> None:
 def test_cells_without_places_of_their_own_have_their_share_of_the_table() -> None:
     polygon = ((0, 0), (300, 0), (300, 100), (0, 100))
     placed = {one.text: one for one in placed_texts(table(spans=SPANNING, polygons=(polygon,)))}
-    assert placed["b"].start_top[0] == 100
+    assert placed["b"].start_top[0] == 110
     assert 50 <= placed["b"].start_top[1] < placed["b"].start_bottom[1] <= 100
-    assert placed["Tall"].start_top[0] == 200
+    assert placed["Tall"].start_top[0] == 210
+
+
+def test_texts_of_neighbouring_cells_are_words_of_their_own() -> None:
+    made = table(["东门", "318", "207"], ["结余", "1,284.60", "x" * 30], polygons=(box_polygon(50, 50, 550, 110),))
+    assert found_text(made).split() == ["东门", "318", "207", "结余", "1,284.60", "x" * 30]
 
 
 @pytest.mark.parametrize("box", [(-90, -50, -10, -20), (2000, 50, 2100, 80), (-40, 20, 30, 50), (590, 780, 700, 900)])

@@ -12,6 +12,7 @@ from docvino.render.flow import without_controls
 from docvino.render.glyphless import natural_width, wrapped
 from docvino.text import order
 
+_AROUND = (0.1, 0.25)  # of a cell's width and height, on each side
 _PITCH = 1.25  # from line to line, in multiples of the size
 WORD = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]\s*|[^\s\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]+\s*")
 DOWN = frozenset({"vertical_text"})
@@ -66,14 +67,23 @@ def _line(text: str, polygon: tuple[Point, ...]) -> Placed:
 
 
 def _cell_box(cell: Cell, cells: tuple[Cell, ...], area: Box) -> Box:
-    """Its own place, or its share of a table whose rows are of one height and whose columns are of one width."""
+    """Its own place, or its share of a table whose rows are of one height and whose columns are of one width.
+
+    Of a share, the paper around the text is left out: else the texts of neighbours touch and are read as one word.
+    """
     if cell.polygon is not None:
         return polygon_box(cell.polygon)
     rows = max(one.row + one.row_span for one in cells)
     columns = max(one.column + one.column_span for one in cells)
     width, height = (area[2] - area[0]) / columns, (area[3] - area[1]) / rows
     left, top = area[0] + cell.column * width, area[1] + cell.row * height
-    return left, top, left + cell.column_span * width, top + cell.row_span * height
+    wide, high = cell.column_span * width, cell.row_span * height
+    return (
+        left + _AROUND[0] * wide,
+        top + _AROUND[1] * high,
+        left + (1 - _AROUND[0]) * wide,
+        top + (1 - _AROUND[1]) * high,
+    )
 
 
 def _filled(text: str, box: Box, *, down: bool = False) -> Iterator[Placed]:
