@@ -472,6 +472,15 @@ def test_a_locked_document_stays_locked(password: str) -> None:
         assert len(pdf.pages) == 1
 
 
+def test_a_document_that_anybody_may_read_but_not_change_stays_so() -> None:
+    data = draw.encrypted(draw.many_pages_pdf(1), user="")
+    result = as_pdf(data, document(*born_digital(data)))
+    with pikepdf.open(io.BytesIO(result)) as pdf:
+        assert pdf.is_encrypted
+        assert not pdf.owner_password_matched
+    assert [word.text for word in words_of(result)] == ["added", "1"]
+
+
 def test_resources_that_a_page_has_from_the_tree_above_stay() -> None:
     data = draw.many_pages_pdf(2)
     with pikepdf.open(io.BytesIO(data)) as pdf:

@@ -181,7 +181,7 @@ class _UnseenText:
     def _word(self, word: str, width: float, advance: float) -> str:
         """A word as wide as it is seen, and a blank up to the next one; both in multiples of the size."""
         natural = glyphless.natural_width(word)
-        stretch = width / natural
+        stretch = max(width, 0.001) / natural
         if advance == width:
             return f"{100 * stretch:.2f} Tz <{self._codes.hexadecimal(word)}> Tj"
         back = 1000 * (natural + glyphless.natural_width(" ") - advance / stretch)
