@@ -20,6 +20,7 @@ from PIL import Image
 
 import draw
 from docvino import outputs
+from docvino.api import Reading
 from docvino.document import Block, ContentFormat, Document
 from docvino.errors import ConfigError, DocvinoError, InputError, MissingExtraError
 from docvino.inputs import open_document
@@ -141,6 +142,12 @@ def test_any_text_under_any_label_can_be_written_in_every_format(label: str, tex
     list(to_res(made, None))
     pictures_pdf(made, lambda _: np.zeros((80, 60, 3), np.uint8))
     overlay_png(made.pages[0], np.zeros((80, 60, 3), np.uint8))
+
+
+def test_a_reading_of_the_library_has_the_same_texts() -> None:
+    made = document(page(*blocks()))
+    reading = Reading(made)
+    assert [reading.markdown, reading.json, reading.html, reading.text] == [text_of(made, kind) for kind in TEXTS]
 
 
 # ---- failures
