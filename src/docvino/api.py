@@ -9,20 +9,30 @@ from typing import Any
 
 from docvino.document import Document
 from docvino.parser import Parser
+from docvino.render.html import to_html
 from docvino.render.json import to_json
 from docvino.render.markdown import to_markdown
+from docvino.render.text import to_text
 from docvino.settings import default_config_file, resolve
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A parsed document and its renderings."""
+    """A parsed document and its renderings, without pictures; `docvino.outputs` writes all formats as files."""
 
     document: Document
 
     @property
     def markdown(self) -> str:
         return to_markdown(self.document)
+
+    @property
+    def html(self) -> str:
+        return to_html(self.document)
+
+    @property
+    def text(self) -> str:
+        return to_text(self.document)
 
     @property
     def json(self) -> str:

@@ -1,7 +1,7 @@
 """Many documents into a folder: finished pages are kept at once, a failure costs its own document only.
 
-OUT/NAME/NAME.md, NAME.json, images/     one folder per document
-OUT/summary.json                         one entry per input, in the order given
+OUT/NAME/            one folder per document, with the files of `outputs`
+OUT/summary.json     one entry per input, in the order given
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from pydantic import ValidationError
 
 from docvino.document import Document, Page, Source, Stats, polygon_box
 from docvino.errors import EXIT_OK, EXIT_PARTLY_DONE, ConfigError, DocvinoError
+from docvino.inputs import InputDocument
+from docvino.outputs import USUAL, Finished, Format, picture_name, write_atomically, write_outputs
 from docvino.parser import ParsedPage, Parser, open_source
-from docvino.render.json import to_json
-from docvino.render.markdown import PICTURES, to_markdown
+from docvino.render.flow import is_picture
 from docvino.settings import ParseOptions
 
-Format = Literal["md", "json"]
-FORMATS: tuple[Format, ...] = ("md", "json")
 Status = Literal["ok", "empty", "partial", "failed"]
 
 
@@ -34,8 +33,9 @@ Status = Literal["ok", "empty", "partial", "failed"]
 class Outcome:
     """What became of one input.
 
-    status       ok; empty (no page has text); partial (some pages failed); failed
-    exit_code    0, 8 when partial, or that of the error
+    status           ok; empty (no page has text); partial (some pages or formats failed); failed
+    exit_code        0, 8 when partial, or that of the error
+    failed_formats   those that were not written
     """
 
     input: str
@@ -47,6 +47,7 @@ class Outcome:
     error: str | None = None
     fix: str | None = None
     exit_code: int = EXIT_OK
+    failed_formats: tuple[Format, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ class Batch:
         out: Path,
         options: ParseOptions,
         *,
-        formats: Sequence[Format] = FORMATS,
+        formats: Sequence[Format] = USUAL,
+        pretty: bool = False,
         resume: bool = False,
         on_page: Callable[[Progress], None] = lambda _: None,
     ) -> None:
@@ -77,6 +79,7 @@ class Batch:
         self._out = out
         self._options = options
         self._formats = formats
+        self._pretty = pretty
         self._resume = resume
         self.on_page = on_page
         self._names = {"summary.json"}
@@ -100,7 +103,7 @@ class Batch:
     def _one(self, argument: str) -> Outcome:
         folder = self._out / self._unique_name(argument)
         try:
-            document, problem = self._document(argument, folder)
+            read = self._document(argument, folder)
         except DocvinoError as error:
             return Outcome(argument, "failed", error=str(error), fix=error.fix, exit_code=error.exit_code)
         except OSError as error:
@@ -111,18 +114,17 @@ class Batch:
                 fix="free some space or choose another -o folder",
                 exit_code=ConfigError.exit_code,
             )
-        return _outcome(argument, folder, document, problem)
+        return _outcome(argument, folder, read)
 
-    def _document(self, argument: str, folder: Path) -> tuple[Document, DocvinoError | None]:
-        """The document, and what the first page that failed did fail of."""
+    def _document(self, argument: str, folder: Path) -> _Read:
         with open_source(argument, self._options) as opened:
             folder.mkdir(parents=True, exist_ok=True)
             journal = Journal(folder / f"{folder.name}.pages.jsonl", self._header(opened.source))
             finished = journal.read() if self._resume else {}
             if self._resume and (done := self._finished_document(folder, opened.source)) is not None:
-                self._write(folder, done)  # in the formats of this run, which may be others
+                failed_formats = self._write(folder, done, opened)  # in the formats of this run, which may be others
                 journal.remove()
-                return done, None
+                return _Read(done, None, failed_formats, len(self._formats))
             parsed = []
             problem: DocvinoError | None = None
             journal.start(finished.values())
@@ -134,10 +136,10 @@ class Batch:
                 problem = problem or item.problem
                 self.on_page(Progress(argument, number, len(opened.page_indices), item.page, item.stats))
             document = self._parser.collect(opened.source, parsed, self._options)
-        self._write(folder, document)
-        if problem is None:
-            journal.remove()  # else it stays, so that --resume reads only the pages that failed
-        return document, problem
+            failed_formats = self._write(folder, document, opened)
+        if problem is None and not failed_formats:
+            journal.remove()  # else it stays, so that --resume reads only what failed
+        return _Read(document, problem, failed_formats, len(self._formats))
 
     def _header(self, source: Source) -> str:
         provenance = self._parser.provenance(self._options)
@@ -152,24 +154,13 @@ class Batch:
         same = document.source == source and document.provenance == self._parser.provenance(self._options)
         return document if same and not any(page.status == "failed" for page in document.pages) else None
 
-    def _write(self, folder: Path, document: Document) -> None:
-        if "json" in self._formats:
-            write_atomically(folder / f"{folder.name}.json", to_json(document))
-        if all(page.status == "failed" for page in document.pages):
-            # An empty Markdown file, or one of an earlier run, would look like success.
-            (folder / f"{folder.name}.md").unlink(missing_ok=True)
-        elif "md" in self._formats:
-            images = {
-                block.id: f"images/{picture_name(block.id)}"
-                for page in document.pages
-                for block in page.blocks
-                if (folder / "images" / picture_name(block.id)).is_file()
-            }
-            write_atomically(folder / f"{folder.name}.md", to_markdown(document, images))
+    def _write(self, folder: Path, document: Document, opened: InputDocument) -> dict[Format, DocvinoError]:
+        finished = Finished(document, folder, opened, self._options.password, pretty=self._pretty)
+        return write_outputs(finished, self._formats)
 
     def _save_pictures(self, folder: Path, item: ParsedPage) -> None:
         for block in item.page.blocks:
-            if block.label not in PICTURES or item.image is None:
+            if not is_picture(block) or item.image is None:
                 continue
             left, top, right, bottom = polygon_box(block.polygons[0])
             part = item.image.pixels[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))]
@@ -242,10 +233,6 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
     return EXIT_PARTLY_DONE if {EXIT_OK, EXIT_PARTLY_DONE} & set(codes) else codes[0]
 
 
-def picture_name(block_id: str) -> str:
-    return f"{block_id}.png"
-
-
 def safe_name(name: str) -> str:
     """A folder name that every system takes: no separators, no reserved Windows names, at most 120 characters.
 
@@ -259,12 +246,6 @@ def safe_name(name: str) -> str:
     return name
 
 
-def write_atomically(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-    temporary.replace(path)
-
-
 @contextmanager
 def _writing_to(folder: Path) -> Iterator[None]:
     try:
@@ -273,24 +254,40 @@ def _writing_to(folder: Path) -> Iterator[None]:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}", fix="choose another -o folder") from error
 
 
-def _outcome(argument: str, folder: Path, document: Document, problem: DocvinoError | None) -> Outcome:
-    failed = [page for page in document.pages if page.status == "failed"]
+@dataclass(frozen=True)
+class _Read:
+    """A document, what the first page that failed did fail of, and the formats that failed of so many."""
+
+    document: Document
+    problem: DocvinoError | None
+    failed_formats: dict[Format, DocvinoError]
+    formats: int
+
+
+def _outcome(argument: str, folder: Path, read: _Read) -> Outcome:
+    pages = read.document.pages
+    failed = [page for page in pages if page.status == "failed"]
     outcome = Outcome(
         argument,
-        "empty" if all(page.status == "empty" for page in document.pages) else "ok",
-        pages=len(document.pages),
+        "empty" if all(page.status == "empty" for page in pages) else "ok",
+        pages=len(pages),
         failed_pages=len(failed),
-        seconds=round(document.stats.total_ms / 1000, 3),
+        seconds=round(read.document.stats.total_ms / 1000, 3),
         folder=str(folder),
+        failed_formats=tuple(read.failed_formats),
     )
-    if problem is None:
+    problems = [*([read.problem] if read.problem else []), *read.failed_formats.values()]
+    if not problems:
         return outcome
-    whole = len(failed) == len(document.pages)
-    listed = ", ".join(str(page.page_index + 1) for page in failed[:10])
+    causes = [str(problem) for problem in problems]
+    if read.problem and len(failed) > 1:
+        listed = ", ".join(str(page.page_index + 1) for page in failed[:10])
+        causes[0] = f"{len(failed)} pages failed ({listed}), the first: {read.problem}"
+    nothing = len(failed) == len(pages) or len(read.failed_formats) == read.formats
     return replace(
         outcome,
-        status="failed" if whole else "partial",
-        error=str(problem) if len(failed) == 1 else f"{len(failed)} pages failed ({listed}), the first: {problem}",
-        fix=problem.fix,
-        exit_code=problem.exit_code if whole else EXIT_PARTLY_DONE,
+        status="failed" if nothing else "partial",
+        error="; ".join(causes),
+        fix=problems[0].fix,
+        exit_code=problems[0].exit_code if nothing else EXIT_PARTLY_DONE,
     )

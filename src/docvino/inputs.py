@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile
 from pypdfium2 import raw as pdfium_c
 
-from docvino.document import Box, PageImage, Source
+from docvino.document import Box, PageImage, Point, Source
 from docvino.errors import InputError
 from docvino.settings import ParseOptions
 
@@ -111,6 +111,8 @@ class InputDocument(ABC):
     page_indices   the pages asked for, from 0, ascending, without repeats
     """
 
+    _data: bytes
+
     def __init__(self, source: Source, page_count: int, options: ParseOptions) -> None:
         self.source = source
         self.page_count = page_count
@@ -136,6 +138,19 @@ class InputDocument(ABC):
                 f"{self.source.name} has no page {index + 1}", fix=f"it has {_counted(self.page_count, 'page')}, from 1"
             )
         return self._read(index)
+
+    @property
+    def data(self) -> bytes:
+        """The bytes it was opened from."""
+        return self._data
+
+    def text_points(self, index: int) -> tuple[Point, ...]:  # noqa: ARG002 - pictures have no text of their own
+        """Middles of the characters that a PDF page has as text, in points as in `source_box`; none for a picture.
+
+        Raises: InputError when this page cannot be read.
+        """
+        self._check_open()
+        return ()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -578,6 +593,22 @@ class _PdfDocument(InputDocument):
             self._pdf.close()
 
     def _read(self, index: int) -> PageImage:
+        with self._page(index) as page:
+            return _pdf_page(page, index, self._options)
+
+    def text_points(self, index: int) -> tuple[Point, ...]:
+        with self._page(index) as page:
+            text = page.get_textpage()
+            try:
+                boxes = (text.get_charbox(number) for number in range(text.count_chars()))
+                # Blanks that PDFium puts between words have no size.
+                return tuple(((left + r) / 2, (b + t) / 2) for left, b, r, t in boxes if r > left and t > b)
+            finally:
+                text.close()
+
+    @contextmanager
+    def _page(self, index: int) -> Iterator[Any]:
+        """PDFium's page, while nobody else uses PDFium."""
         name = f"page {index + 1} of {self.source.name}"
         with _PDFIUM_LOCK:
             self._check_open()  # another thread may have closed it while this one waited
@@ -588,7 +619,7 @@ class _PdfDocument(InputDocument):
                     f"{name}: the PDF has nothing there that is a page", fix="leave the page out with --pages"
                 ) from error
             try:
-                return _pdf_page(page, index, self._options)
+                yield page
             except (pypdfium2.PdfiumError, MemoryError) as error:
                 cause = "there is not enough memory to render it" if isinstance(error, MemoryError) else "it is damaged"
                 raise InputError(f"{name}: {cause}", fix="lower --dpi, or leave the page out with --pages") from error

@@ -33,17 +33,16 @@ LAYERS = (
     {"toolchain"},
     {"convert", "runtime", "verify", "reference"},
     {"parser"},
+    {"outputs"},
     {"api", "batch", "demo", "doctor", "finetune"},
     {"cli_common"},
-    {"cli_models", "cli_finetune"},
+    {"cli_models", "cli_convert", "cli_finetune"},
     {"cli"},
     {"__main__"},
 )
 # Rooms of one layer that may look at each other: an answer to a crop may be its error; codec is what golden cases are
 # made and judged with, and what the plain loop of a vision-language model is made of; reference reads a model's facts
-# Rooms of one layer that may look at each other: an answer to a crop may be its error; codec is what golden cases are
-# made and judged with, and what the plain loop of a vision-language model is made of; reference reads a model's facts
-# as its conversion does; a decoder is compiled under the rules of devices; Markdown writes formulas as text/math finds
+# as its conversion does; a decoder is compiled under the rules of devices; outputs write formulas as text/math finds
 # them.
 SIBLINGS = {
     ("document", "errors"),
@@ -61,7 +60,8 @@ OWNERS = {
     "openvino": {"device", "convert", "decoder"},
     "pypdfium2": {"inputs"},
     # codec resizes with Pillow what a model was trained on as Pillow resizes it; decoding stays with inputs.
-    "PIL": {"inputs", "demo", "codec"},
+    # render draws and encodes with it.
+    "PIL": {"inputs", "demo", "codec", "render"},
     "tokenizers": {"codec"},
     "cv2": {"codec", "inputs", "batch"},
     "pyclipper": {"codec"},
@@ -69,9 +69,13 @@ OWNERS = {
     "socket": {"download"},
     "ssl": {"download"},
     "filelock": {"hub"},
+    "latex2mathml": {"render"},
+    "docx": {"render"},
+    "openpyxl": {"render"},
+    "pikepdf": {"render"},
     "tarfile": {"archive"},
-    "typer": {"cli", "cli_common", "cli_finetune", "cli_models"},
-    "rich": {"cli", "cli_common", "cli_finetune", "cli_models"},
+    "typer": {"cli", "cli_common", "cli_convert", "cli_finetune", "cli_models"},
+    "rich": {"cli", "cli_common", "cli_convert", "cli_finetune", "cli_models"},
     "torch": {"reference", "finetune"},
     "transformers": {"reference", "finetune"},
     "peft": {"finetune"},

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import docx
+import pypdfium2
 import pytest
 from PIL import Image
 
@@ -43,6 +45,29 @@ def test_parse_reads_standard_input(docvino: Command) -> None:
     document = from_json(done.stdout)
     assert document.source.name == "stdin"
     assert document.pages[0].blocks[0].content == CHINESE_TRUTH.lines[0]
+
+
+def test_every_format_is_written_and_its_text_found_by_other_readers(docvino: Command, tmp_path: Path) -> None:
+    scan, out = tmp_path / "scan.pdf", tmp_path / "out"
+    scan.write_bytes(draw.image_pdf(CHINESE, CHINESE.rotate(90, expand=True)))
+    done = docvino("parse", scan, "-o", out, "--format", "md,json,html,docx,xlsx,csv,txt,pdf,res,png")
+    assert done.returncode == 0, done.stderr
+    texts = {
+        "txt": (out / "scan/scan.txt").read_text(encoding="utf-8"),
+        "docx": "\n".join(paragraph.text for paragraph in docx.Document(str(out / "scan/scan.docx")).paragraphs),
+    }
+    with pypdfium2.PdfDocument(out / "scan/scan.pdf") as pdf:
+        texts["pdf"] = "\n".join(page.get_textpage().get_text_range() for page in pdf)
+        assert [page.get_rotation() for page in pdf] == [0, 90]
+    for kind, text in texts.items():
+        assert cer(CHINESE_TRUTH.text + CHINESE_TRUTH.text, text) <= 0.02, kind
+    assert sorted(path.name for path in (out / "scan/pages").iterdir()) == ["p1.png", "p2.png"]
+
+
+def test_plain_text_goes_to_standard_output(docvino: Command, scan: Path) -> None:
+    done = docvino("parse", scan, "--format", "txt")
+    assert done.returncode == 0, done.stderr
+    assert cer(CHINESE_TRUTH.text, done.stdout) <= 0.02
 
 
 def test_a_folder_gets_one_folder_per_document_and_broken_files_cost_themselves_only(

@@ -16,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from docvino.batch import Batch, Format, Journal, Outcome, Progress, exit_code, safe_name
+from docvino import outputs
+from docvino.batch import Batch, Journal, Outcome, Progress, exit_code, safe_name
 from docvino.document import Block, Document, Page, PageImage, Provenance, Source, Stats, box_polygon
 from docvino.errors import ConfigError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument
+from docvino.outputs import Format
 from docvino.parser import ParsedPage, Parser
 from docvino.render.json import from_json
 from docvino.settings import ParseOptions
@@ -288,6 +290,62 @@ def test_a_file_name_that_is_no_text_can_stand_in_the_summary(out: Path, tmp_pat
     (outcome,) = run(out, [missing])
     assert outcome.status == "failed"
     assert json.loads((out / "summary.json").read_text(encoding="utf-8"))[0]["input"].endswith("/?.png")
+
+
+# ---- formats
+
+
+def test_a_format_that_fails_makes_a_document_partial_and_is_named(
+    out: Path, scan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_format(monkeypatch, "txt")
+    (outcome,) = run(out, [scan], formats=["md", "txt"])
+    assert (outcome.status, outcome.exit_code, outcome.failed_formats) == ("partial", 8, ("txt",))
+    assert (outcome.error, outcome.fix) == ("no ink", "buy some")
+    assert names(out) == ["scan/scan.md", "scan/scan.pages.jsonl", "summary.json"]
+
+
+def test_a_document_of_which_no_format_could_be_written_failed(
+    out: Path, scan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_format(monkeypatch, "txt")
+    (outcome,) = run(out, [scan], formats=["txt"])
+    assert (outcome.status, outcome.exit_code) == ("failed", 6)
+
+
+def test_pages_and_formats_that_failed_are_told_together(
+    out: Path, scan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_format(monkeypatch, "txt")
+    (outcome,) = run(out, [scan], FakeParser(failing=[1, 2]), formats=["md", "txt"])
+    assert outcome.error == "2 pages failed (2, 3), the first: no 1; no ink"
+    assert (outcome.status, outcome.exit_code, outcome.fix) == ("partial", 8, "mend it")
+
+
+def test_after_a_format_failed_going_on_reads_no_page_again(
+    out: Path, scan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        break_format(broken, "txt")
+        run(out, [scan], formats=["txt"])
+    parser = FakeParser()
+    (outcome,) = run(out, [scan], parser, formats=["txt"], resume=True)
+    assert (outcome.status, parser.read) == ("ok", [])
+    assert names(out) == ["scan/scan.txt", "summary.json"]
+
+
+def test_pictures_of_pages_that_are_kept_are_made_again(out: Path, scan: Path) -> None:
+    stopped(out, scan, 3)
+    run(out, [scan], formats=["png", "pdf"], resume=True)
+    assert [name for name in names(out) if "pages/" in name] == [f"scan/pages/p{number}.png" for number in range(1, 6)]
+    assert "scan/scan.pdf" in names(out)
+
+
+def break_format(monkeypatch: pytest.MonkeyPatch, name: Format) -> None:
+    def fail(_: object) -> None:
+        raise InputError("no ink", fix="buy some")
+
+    monkeypatch.setitem(outputs._OUTPUTS, name, outputs._Output(fail, f"NAME.{name}"))
 
 
 # ---- names

@@ -202,13 +202,35 @@ def test_going_on_needs_a_folder(docvino_: Runner, scan: str) -> None:
     assert "-o" in error_of(said)[1]
 
 
-def test_an_unknown_format_is_a_usage_error_that_names_the_known_ones(
+def test_an_unknown_format_is_a_usage_error_that_names_the_nearest_one(
     docvino_: Runner, scan: str, tmp_path: Path
 ) -> None:
-    said = docvino_("parse", scan, "-o", str(tmp_path / "out"), "--format", "md, docx")
+    said = docvino_("parse", scan, "-o", str(tmp_path / "out"), "--format", "md, dox")
     assert said.code == 2
-    assert error_of(said) == ("unknown format docx", "known: md, json")
+    assert error_of(said) == ("unknown format dox", "did you mean 'docx'?")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_format_without_its_extra_is_told_before_anything_is_read(
+    docvino_: Runner, scan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("docvino.outputs.find_spec", lambda _: None)
+    said = docvino_("parse", scan, "-o", str(tmp_path / "out"), "--format", "md,docx")
+    assert said.code == 3
+    assert error_of(said) == ("the format docx needs the package python-docx", 'pip install "docvino[office]"')
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("formats", "cause"),
+    [("docx", "docx does not go to standard output"), ("md,txt", "2 formats and one standard output")],
+)
+def test_what_is_no_text_and_what_is_more_than_one_needs_a_folder(
+    docvino_: Runner, scan: str, formats: str, cause: str
+) -> None:
+    said = docvino_("parse", scan, "--format", formats)
+    assert said.code == 2
+    assert error_of(said) == (cause, "name a folder with -o")
 
 
 def test_inspecting_what_is_no_model_is_a_model_error(docvino_: Runner, scan: str) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+import sample_documents as made
 from docvino.document import Block, Document, Page, Provenance, Source, Stats, box_polygon
 from docvino.render.markdown import escape, to_markdown
 
@@ -179,7 +180,7 @@ def test_an_html_table_is_given_as_it_is_and_shown_as_one() -> None:
         (r"so \(x_1*y_1\) costs $5_", r"so $x_1*y_1$ costs \$5\_"),
         (r"so \[a < b\]", "so $$a < b$$"),
         (r"\(a\) - b", "$a$ - b"),
-        ("- \\(a\\)\n- b", "\\- $a$\n\\- b"),
+        ("- \\(a\\)\n- b", "\\- $a$\n\n\\- b"),
         ("• \\(a\n- b\\)", "- $a - b$"),
         ("\\(a\\)\n\n\\(b\\) \\(c", "$a$\n\n$b$ \\\\(c"),
         ("\ue000 and \\(a_1\\)", "\ue000 and \\\\(a\\_1\\\\)"),
@@ -198,3 +199,58 @@ def test_each_formula_of_a_formula_block_stands_between_dollar_signs_on_one_line
     blocks = (page.blocks[0].model_copy(update={"format": "latex"}),)
     made = document([]).model_copy(update={"pages": (page.model_copy(update={"blocks": blocks}),)})
     assert to_markdown(made) == "$$\na_1 - b\n$$\n\n$$\nc\n$$\n"
+
+
+# ---- the labels of PP-DocLayoutV3
+
+
+@pytest.mark.parametrize(
+    ("label", "content", "markdown"),
+    [
+        ("doc_title", "A title", "# A title\n"),
+        ("paragraph_title", "Methods", "## Methods\n"),
+        ("paragraph_title", "3 Methods", "## 3 Methods\n"),
+        ("paragraph_title", "3.1. Data of the U.S.", "### 3.1. Data of the U.S.\n"),
+        ("paragraph_title", "2.1.4 Loss", "#### 2.1.4 Loss\n"),
+        ("paragraph_title", "3.5mm plugs", "## 3.5mm plugs\n"),
+        ("paragraph_title", "1.2.3.4.5.6.7 Deep", "###### 1.2.3.4.5.6.7 Deep\n"),
+        ("abstract", "Abstract: We read.", "## Abstract\n\nWe read.\n"),
+        ("abstract", "摘 要 本文", "## 摘要\n\n本文\n"),
+        ("abstract", "Abstraction is all.", "Abstraction is all.\n"),
+        ("content", "One  1\nTwo  2", "One  1  \nTwo  2\n"),
+        ("text", "one\ntwo", "one\n\ntwo\n"),
+        ("figure_title", "Figure 1: a\nb", "Figure 1: a b\n"),
+        *[(label, "7", "") for label in ("header", "footer", "number", "footnote", "aside_text")],
+    ],
+)
+def test_a_label_says_how_its_text_is_written(label: str, content: str, markdown: str) -> None:
+    assert to_markdown(document([("text", ""), (label, content)])) == markdown
+
+
+def test_a_chart_that_was_read_is_a_table_and_a_seal_is_a_picture_with_its_text() -> None:
+    chart = made.table(["year", "sum"], layout_score=0.9).model_copy(update={"label": "chart"})
+    seal = made.block("seal", "Notary", layout_score=0.9)
+    whole_page = made.block("seal", "Notary")
+    document = made.document(made.page(chart, seal, whole_page))
+    images = {f"p1-b{place}": f"images/p1-b{place}.png" for place in (1, 2, 3)}
+    assert to_markdown(document, images) == f"{chart.content}\n\n![seal](images/p1-b2.png)\n\nNotary\n\nNotary\n"
+
+
+# ---- pretty
+
+
+def test_pretty_markdown_centres_pictures_captions_and_tables() -> None:
+    table = made.table(spans=made.SPANNING)
+    document = made.document(made.page(made.block("image"), made.block("figure_title", "1 < 2"), table))
+    picture, caption, shown_table = to_markdown(document, {"p1-b1": "images/p1-b1.png"}, pretty=True).split("\n\n")
+    tag = '<img src="images/p1-b1.png" alt="image" width="50%" />'
+    assert picture == f'<div style="text-align: center;">{tag}</div>'
+    assert caption == '<div style="text-align: center;">1 &lt; 2</div>'
+    assert shown_table.startswith("<table border=1 style='margin: auto; word-wrap: break-word;'>")
+    assert shown_table.count("<td style='text-align: center; word-wrap: break-word;'") == 4
+    assert " colspan=" in shown_table
+
+
+def test_pretty_markdown_leaves_text_as_it_is_and_keeps_formulas_out_of_html() -> None:
+    document = made.document(made.page(made.block("text", "a"), made.block("figure_title", r"Size \(n\)")))
+    assert to_markdown(document, pretty=True) == "a\n\nSize $n$\n"

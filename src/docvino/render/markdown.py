@@ -6,78 +6,77 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 
-from docvino.document import BULLETS, Block, Document, Page
-from docvino.specs import doclayout
+from docvino.document import Document, Page
+from docvino.render.flow import FIGURE, Piece, page_pieces, width_share
 from docvino.text import math
 
-# Running heads and feet are no part of the text; they stay in the JSON.
-FURNITURE = frozenset({"header", "footer"}) | doclayout.RUNNING
-PICTURES = frozenset({"figure"}) | doclayout.PICTURES
-_TITLES = frozenset({"title", "doc_title", "paragraph_title"})
-
+_BACKSLASH = r"\\"
 _PLACE = "\ue000"  # of the private use area: stands for a formula while the text around it is escaped
 
 _INLINE = re.compile(r"([\\`*_\[\]<>|~$]|&(?=#?\w+;))")
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 _LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|[-+](?=\s|$)|=+[ \t]*$|-{2,}[ \t]*$)", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)", re.MULTILINE)
-_FIGURE = re.compile(r'<img data-block="([^"]*)">')  # a picture in a cell of a table
 _CLOSING = re.compile(r"(?<=\s)(?=#+\s*$)")  # a heading's last word made of # would be taken for its end
 
 
-def to_markdown(document: Document, images: Mapping[str, str] | None = None) -> str:
+def to_markdown(document: Document, images: Mapping[str, str] | None = None, *, pretty: bool = False) -> str:
     """CommonMark text; pages follow each other without a mark.
 
     images   block id -> link target for figures; a figure without one is left out, so that every link resolves
+    pretty   figures and captions centred and tables with borders, in HTML as PaddleOCR writes it
     """
-    pieces = [piece for page in document.pages for piece in page_pieces(page, images or {})]
+    pieces = [piece for page in document.pages for piece in page_markdown(page, images or {}, pretty=pretty)]
     return "\n\n".join(pieces) + "\n" if pieces else ""
 
 
-def page_pieces(page: Page, images: Mapping[str, str]) -> Iterator[str]:
-    """Markdown of each block of the page that has any."""
-    in_tables = {name for block in page.blocks if block.format == "html" for name in _FIGURE.findall(block.content)}
-    for block in page.blocks:
-        shown_already = block.id in in_tables and block.id in images
-        piece = _piece(block, images, is_shown_already=shown_already, first=page.page_index == 0 and block.order == 0)
-        if piece:
-            yield piece
+def page_markdown(page: Page, images: Mapping[str, str], *, pretty: bool = False) -> Iterator[str]:
+    """Markdown of each piece of the page that has any."""
+    for piece in page_pieces(page):
+        if written := (_pretty(piece, page, images) if pretty else None) or _plain(piece, images):
+            yield written
 
 
-def _piece(block: Block, images: Mapping[str, str], *, is_shown_already: bool, first: bool) -> str:
-    if block.label in FURNITURE:
-        return ""
-    if block.label in PICTURES and block.format != "html":
-        picture = f"![{block.label}]({images[block.id]})" if block.id in images and not is_shown_already else ""
-        # Words in the figures of pp-ocr are chance finds; those of these labels were asked for.
-        words = block.content if block.label in doclayout.PICTURES else ""
-        text = "\n\n".join(_paragraph(paragraph) for paragraph in words.split("\n\n"))
-        return "\n\n".join(piece for piece in (picture, text) if piece)
-    if not block.content.strip():
-        return ""
-    if block.format == "latex":
-        return "\n\n".join(f"$$\n{_one_line(formula)}\n$$" for formula in block.content.split("\n\n"))
-    if block.format == "html":
+def _plain(piece: Piece, images: Mapping[str, str]) -> str:
+    if piece.kind == "picture":
+        return f"![{piece.block.label}]({images[piece.block.id]})" if piece.block.id in images else ""
+    if piece.kind == "formula":
+        return f"$$\n{_one_line(piece.text)}\n$$"
+    if piece.kind == "table":
         # As it is: Markdown has HTML tables, and its own know no spans.
-        return _FIGURE.sub(lambda found: _image_tag(images.get(found.group(1))), block.content)
-    if block.label in _TITLES:
-        text = _CLOSING.sub(r"\\", " ".join(_shown(part) for part in block.content.split("\n\n")))
-        return f"{'#' if first or block.label == 'doc_title' else '##'} {text}"
-    if block.label == "table":
+        return FIGURE.sub(lambda found: _image_tag(images.get(found[1])), piece.block.content)
+    if piece.kind == "title":
+        return f"{'#' * piece.level} {_CLOSING.sub(_BACKSLASH, _shown(piece.text))}"
+    if piece.kind in ("rows", "lines"):
         # Two spaces at a line's end keep the rows apart.
-        return "  \n".join(_shown(row.replace("\t", "   ")) for row in block.content.split("\n"))
-    return "\n\n".join(_paragraph(paragraph) for paragraph in block.content.split("\n\n"))
+        return "  \n".join(_shown(row.replace("\t", "   ")) for row in piece.text.split("\n") if row.strip())
+    return f"- {_shown(piece.text)}" if piece.kind == "item" else _shown(piece.text)
+
+
+def _pretty(piece: Piece, page: Page, images: Mapping[str, str]) -> str | None:
+    """What looks other than in plain Markdown; None for all else.
+
+    Source: PaddleX 3.7.2, the Markdown writer of PaddleOCR-VL, as a rule.
+    Differs: text in HTML is escaped, a figure has its label as alternative text, and cells with spans are centred, too.
+    """
+    centred = '<div style="text-align: center;">{}</div>'
+    if piece.kind == "caption":
+        # HTML shows no formula; between blank lines Markdown would read the text, dollar signs and all.
+        return None if "$" in _shown(piece.text) else centred.format(html.escape(piece.text, quote=False))
+    if piece.kind == "picture" and piece.block.id in images:
+        width = int(100 * width_share(piece.block.polygons[0], page))
+        target, label = html.escape(images[piece.block.id]), html.escape(piece.block.label)
+        return centred.format(f'<img src="{target}" alt="{label}" width="{width}%" />')
+    if piece.kind == "table":
+        table = _plain(piece, images).replace(
+            "<table>", "<table border=1 style='margin: auto; word-wrap: break-word;'>", 1
+        )
+        return table.replace("<td", "<td style='text-align: center; word-wrap: break-word;'")
+    return None
 
 
 def _image_tag(target: str | None) -> str:
     return "" if target is None else f'<img src="{html.escape(target)}" alt="image">'
-
-
-def _paragraph(text: str) -> str:
-    """A paragraph that begins with a printed bullet is an item of a list."""
-    if text.startswith(BULLETS) and text[1:].strip():
-        return f"- {_shown(text[1:].strip())}"
-    return _shown(text)
 
 
 def _shown(text: str) -> str:

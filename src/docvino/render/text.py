@@ -1,0 +1,26 @@
+"""Document -> plain text."""
+
+from __future__ import annotations
+
+from docvino.document import Document, Page
+from docvino.render.flow import Piece, page_pieces, table_cells
+from docvino.render.tables import rows_of
+
+PAGE_BREAK = "\f"  # ends a page, as in the text of pdftotext
+
+
+def to_text(document: Document) -> str:
+    r"""Paragraphs with an empty line between them, tables with tabs, formulas in LaTeX, a form feed between pages."""
+    return PAGE_BREAK.join(page_text(page) for page in document.pages)
+
+
+def page_text(page: Page) -> str:
+    """The text of one page; it ends with a line feed unless it is empty."""
+    written = [piece for piece in map(_written, page_pieces(page)) if piece]
+    return "\n\n".join(written) + "\n" if written else ""
+
+
+def _written(piece: Piece) -> str:
+    if piece.kind == "table":
+        return "\n".join("\t".join(row).rstrip("\t") for row in rows_of(table_cells(piece.block)))
+    return f"• {piece.text}" if piece.kind == "item" else piece.text

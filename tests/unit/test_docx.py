@@ -1,0 +1,155 @@
+"""Facts of the Word file, read back by python-docx and as XML."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+from xml.etree import ElementTree
+
+import docx
+import pytest
+from docx.oxml.ns import qn
+
+from docvino.document import Block, Cell
+from docvino.render.docx import to_docx
+from docvino.render.formulas import to_omml
+from sample_documents import SPANNING, block, document, page, png, table
+
+M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+
+# They say nothing of how a formula is built.
+SILENT = {"oMath", "r", "chr", "begChr", "endChr", "degHide", "supHide", "nor", "plcHide"}
+
+
+def read(*blocks: Block, pictures: dict[str, bytes] | None = None) -> Any:
+    return docx.Document(io.BytesIO(to_docx(document(page(*blocks)), pictures)))
+
+
+def math_of(made: Any) -> list[Any]:
+    return list(made.element.body.iter(f"{M}oMath"))
+
+
+def test_headings_paragraphs_lists_and_captions_have_their_styles() -> None:
+    found = read(
+        block("doc_title", "Title"),
+        block("paragraph_title", "2.1 Section"),
+        block("text", "one\n\n• two"),
+        block("figure_title", "Figure 1"),
+        block("footer", "not shown"),
+    )
+    assert [(paragraph.style.name, paragraph.text) for paragraph in found.paragraphs] == [
+        ("Heading 1", "Title"),
+        ("Heading 3", "2.1 Section"),
+        ("Normal", "one"),
+        ("List Bullet", "two"),
+        ("Caption", "Figure 1"),
+    ]
+
+
+def test_a_table_is_one_with_merged_cells() -> None:
+    (found,) = read(table(spans=SPANNING)).tables
+    texts = [[cell.text for cell in row.cells] for row in found.rows]
+    assert texts == [["Wide", "Wide", "Tall"], ["a", "b", "Tall"]]  # a merged cell is seen from each of its places
+    assert found.cell(0, 0)._tc is found.cell(0, 1)._tc
+    assert found.cell(0, 2)._tc is not found.cell(0, 1)._tc
+
+
+def test_two_tables_in_a_row_stay_two() -> None:
+    made = read(table(["a"]), table(["b"]))
+    kinds = [child.tag for child in made.element.body][:4]
+    assert kinds == [qn("w:tbl"), qn("w:p"), qn("w:tbl"), qn("w:p")]
+
+
+def test_a_picture_takes_its_share_of_the_width_and_has_a_text_for_the_blind() -> None:
+    made = read(block("image"), block("image"), pictures={"p1-b2": png(30, 20)})
+    (shape,) = made.inline_shapes
+    section = made.sections[0]
+    text_width = section.page_width - section.left_margin - section.right_margin
+    assert shape.width == pytest.approx(text_width / 2, abs=1)
+    assert shape.height == pytest.approx(shape.width * 20 / 30, abs=1)
+    assert shape._inline.docPr.get("descr") == "image"
+
+
+def test_a_picture_in_a_table_stands_in_its_cell_and_nowhere_else() -> None:
+    cells = (Cell(row=0, column=0, text="a"), Cell(row=0, column=1, text="b", figures=("p1-b2",)))
+    made = read(table(spans=cells), block("image"), pictures={"p1-b2": png()})
+    assert len(list(made.tables[0].cell(0, 1)._tc.iter(qn("w:drawing")))) == 1
+    assert len(made.inline_shapes) == 1
+
+
+def test_lines_of_a_table_of_contents_stay_lines_of_one_paragraph() -> None:
+    (paragraph,) = read(block("content", "One\t1\nTwo\t2")).paragraphs
+    assert paragraph.text == "One\t1\nTwo\t2"
+
+
+def test_chinese_text_has_a_chinese_typeface() -> None:
+    styles = read(block("text", "第三章")).styles
+    assert styles["Normal"].element.rPr.rFonts.get(qn("w:eastAsia")) == "SimSun"
+    assert read(block("text", "three")).styles["Normal"].element.rPr is None
+
+
+def test_characters_that_xml_forbids_are_left_out() -> None:
+    assert read(block("text", "a\x00b\x1bc\ud800"), table(["x\x07"])).paragraphs[0].text == "abc"
+
+
+def test_the_file_names_its_source() -> None:
+    properties = read().core_properties
+    assert (properties.title, properties.author) == ("scan.png", "docvino")
+
+
+# ---- formulas
+
+
+def test_formulas_in_text_tables_and_blocks_are_formulas_of_word() -> None:
+    made = read(block("text", r"so \(a\) is"), table([r"\(b\)"]), block("formula", "c\n\nd", "latex"))
+    assert ["".join(found.itertext()) for found in math_of(made)] == ["a", "b", "c", "d"]
+    assert made.paragraphs[0].text == "so  is"  # the formula stands between, and is no run of text
+    assert len(list(made.element.body.iter(f"{M}oMathPara"))) == 2
+
+
+def test_a_formula_that_cannot_be_read_stands_there_in_latex() -> None:
+    made = read(block("formula", "x^a^b", "latex"))
+    assert math_of(made) == []
+    assert made.paragraphs[0].text == "x^a^b"
+
+
+@pytest.mark.parametrize(
+    ("latex", "built_of"),
+    [
+        (r"\frac{a}{b}", "f num a den b"),
+        (r"\binom{n}{k}", "( f noBar num n den k )"),
+        (r"\sqrt{x}", "rad deg e x"),
+        (r"\sqrt[3]{x}", "rad deg 3 e x"),
+        ("x_1^2", "sSubSup e x sub 1 sup 2"),
+        ("x^{a+b}", "sSup e x sup a + b"),
+        (r"\hat{x}", "acc e x"),
+        (r"\overline{ab}", "bar top e a b"),
+        (r"\underbrace{a}", "groupChr bot e a"),
+        (r"\left( a \right]", "d e a"),
+        (r"\begin{matrix}1&2\\3&4\end{matrix}", "m mr e 1 e 2 mr e 3 e 4"),
+        (r"\begin{cases}1&2\end{cases}", "d e m mr e 1 e 2"),
+        (r"\sum_{i}^n i", "nary undOvr sub i sup n e i"),
+        (r"\prod_i x", "nary undOvr sub i sup e x"),
+        (r"\boxed{a}", "borderBox e a"),
+        (r"\lim_{x} y", "func fName limLow e lim lim x e y"),
+        (r"\begin{pmatrix}1\end{pmatrix}", "d e m mr e 1"),
+        (r"\begin{aligned}a&=b\\&=c\end{aligned}", "m mr e a e = b mr e e = c"),
+        (r"\overset{a}{=}", "limUpp e = lim a"),
+    ],
+)
+def test_a_formula_is_built_as_word_builds_it(latex: str, built_of: str) -> None:
+    parts = []
+    for element in ElementTree.fromstring(to_omml(latex, display=True) or "").iter():
+        name = element.tag.removeprefix(M)
+        if name == "t":
+            parts.append((element.text or "").strip())
+        elif name in ("type", "pos", "limLoc"):
+            parts.append(element.get(f"{M}val") or "")
+        elif not name.endswith("Pr") and name not in SILENT:
+            parts.append(name)
+    assert " ".join(part for part in parts if part) == built_of
+
+
+def test_a_fraction_without_a_bar_and_a_brace_without_a_partner_are_said() -> None:
+    assert 'm:val="noBar"' in (to_omml(r"\binom{n}{k}") or "")
+    assert '<m:endChr m:val="" />' in (to_omml(r"\begin{cases}1\end{cases}") or "")
