@@ -60,17 +60,20 @@ def hub(docvino: Command, endpoint: str, tmp_path: Path) -> Command:
 
 
 def test_fetch_brings_a_folder_from_a_hub_and_says_so_line_by_line(hub: Command, tmp_path: Path) -> None:
-    words = ("fetch", "paddleocr-vl-1.6", "--from", "huggingface", "--revision", "toy", "--json")
+    words = ("fetch", "paddleocr-vl-1.6", "--from", "huggingface", "--revision", "toy")
     done = hub(*words)
-    assert done.returncode == 0, done.stderr
-    folder = Path(json.loads(done.stdout)["paddleocr-vl-1.6"])
-    assert folder == tmp_path / "data" / "sources" / "paddleocr-vl-1.6@toy"
+    folder = tmp_path / "data" / "sources" / "paddleocr-vl-1.6@toy"
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name in FILES} == FILES
     assert "paddleocr-vl-1.6/model.safetensors: 2.0 MB from huggingface, size only" in done.stderr
     assert "7 files, 2.0 MB, complete in" in done.stderr
     assert "\x1b" not in done.stderr
+    # Its layout model is pinned by sha256, so this server cannot have it; what was fetched stays.
+    assert done.returncode == 4
+    assert "error: pp-doclayout-v3 lacks inference.onnx" in done.stderr
     offline = hub(*words, "--offline")
-    assert offline.returncode == 0, offline.stderr
+    assert "paddleocr-vl-1.6 lacks" not in offline.stderr
+    assert "complete in" in offline.stderr
+    assert "fetch pp-doclayout-v3 --local FOLDER" in offline.stderr
 
 
 def test_fetch_names_what_a_hub_does_not_have(hub: Command) -> None:
@@ -92,9 +95,8 @@ def test_fetch_offline_names_what_is_lacking(hub: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
-        (("convert", "paddleocr-vl-1.6"), "cannot convert or run it yet"),
-        (("verify", "paddleocr-vl-1.5"), "cannot convert or run it yet"),
-        (("models", "export", "paddleocr-vl-v1", "-o", "x.tar"), "cannot convert or run it yet"),
+        (("verify", "paddleocr-vl-1.5"), "paddleocr-vl-1.5 is not converted at this precision"),
+        (("models", "export", "paddleocr-vl-v1", "-o", "x.tar"), "paddleocr-vl-v1 is not converted at this precision"),
         (("fetch", "pp-ocr", "--from", "huggingface"), "--from and --revision are for models of hubs"),
         (("fetch", "pp-ocr", "--revision", "main"), "--from and --revision are for models of hubs"),
         (("fetch", "paddleocr-vl-1.6", "--from", "hugging"), "neither a known hub nor an http(s) url"),
@@ -106,6 +108,15 @@ def test_what_does_not_fit_is_refused_as_usage(hub: Command, words: tuple[str, .
     assert done.returncode == 2
     assert cause in done.stderr
     assert len(done.stderr.splitlines()) == 2
+
+
+def test_what_was_not_fetched_cannot_be_converted(hub: Command) -> None:
+    done = hub("convert", "paddleocr-vl-1.6")
+    assert done.returncode == 4
+    assert done.stderr.splitlines() == [
+        "error: paddleocr-vl-1.6 is not fetched",
+        "  fix: docvino fetch paddleocr-vl-1.6",
+    ]
 
 
 def test_the_list_knows_the_folders(hub: Command) -> None:
