@@ -225,6 +225,7 @@ def test_output_follows_the_published_schema(docvino: Command, scan: Path) -> No
     assert set(block) == set(schema["$defs"]["Block"]["properties"])
 
 
+@pytest.mark.slow
 def test_verify_prints_a_row_for_every_model_and_every_precision_passes(docvino: Command) -> None:
     for precision in ("fp32", "fp16", "int8"):
         done = docvino("verify", "pp-ocr", "--precision", precision, "--json")

@@ -125,7 +125,7 @@ def test_the_list_knows_the_folders(hub: Command) -> None:
     assert "paddleocr-vl-1.6" in hub("models", "list", COLUMNS="200").stdout
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "int8"])
 def test_models_travel_in_one_file_and_give_the_recorded_answers_there(
     docvino: Command, tmp_path: Path, precision: str
 ) -> None:

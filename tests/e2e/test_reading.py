@@ -150,7 +150,7 @@ def test_an_unknown_file_is_an_input_error(parser: Parser) -> None:
         parser.parse(b"this is no document\n", name="notes.txt")
 
 
-@pytest.mark.parametrize("precision", ["fp16", "int8"])
+@pytest.mark.parametrize("precision", [pytest.param("fp16", marks=pytest.mark.slow), "int8"])
 def test_smaller_weights_read_the_same_pages(runtime: RuntimeConfig, precision: str) -> None:
     with Parser.open(runtime.model_copy(update={"precision": precision})) as parser:
         for name in ("chinese", "english in two columns", "mixed scripts"):
@@ -160,6 +160,7 @@ def test_smaller_weights_read_the_same_pages(runtime: RuntimeConfig, precision: 
             assert {model.weight_precision for model in document.provenance.models} == {precision}
 
 
+@pytest.mark.slow
 def test_the_number_of_slots_does_not_change_a_letter(runtime: RuntimeConfig) -> None:
     texts = []
     for slots in (1, 3):
@@ -168,6 +169,7 @@ def test_the_number_of_slots_does_not_change_a_letter(runtime: RuntimeConfig) ->
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_threads_that_share_a_parser_get_the_answers_of_one_thread(parser: Parser) -> None:
     names = ["chinese", "mixed scripts"] * 4
     alone = {name: parser.parse(PAGES[name][0]).pages for name in set(names)}

@@ -65,7 +65,7 @@ def test_a_drawn_table_has_its_cells_spans_and_texts(parser: Parser, name: str) 
     check(table_of(parser.parse(draw.png(image))), truth)
 
 
-@pytest.mark.parametrize("precision", ["fp16", "int8"])
+@pytest.mark.parametrize("precision", [pytest.param("fp16", marks=pytest.mark.slow), "int8"])
 def test_smaller_weights_find_the_same_tables(runtime: RuntimeConfig, precision: str) -> None:
     with Parser.open(runtime.model_copy(update={"precision": precision})) as opened:
         for name in ("bordered", "spans", "three rules", "empty cells", "33 rows"):

@@ -116,7 +116,9 @@ def test_what_was_drawn_is_read(texts: Callable[[WeightPrecision], tuple[str, ..
     assert wrong(drawn(), texts("fp32"), group) <= LIMITS[group]
 
 
-@pytest.mark.parametrize("precision", ["fp16", "int8", "int4"])
+@pytest.mark.parametrize(
+    "precision", [pytest.param("fp16", marks=pytest.mark.slow), "int8", pytest.param("int4", marks=pytest.mark.slow)]
+)
 def test_every_precision_is_within_three_tenths_of_a_point(
     texts: Callable[[WeightPrecision], tuple[str, ...]], precision: WeightPrecision
 ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+from unicodedata import normalize
 
 import numpy as np
 import pikepdf
@@ -389,7 +390,8 @@ def test_every_script_can_be_searched(text: str) -> None:
 @given(st.text(alphabet=st.characters(categories=["Lu", "Ll", "Nd"], max_codepoint=0x2FFFF), min_size=1, max_size=20))
 def test_letters_and_digits_come_back_as_they_were_read(text: str) -> None:
     found = found_text(block("text", "x", lines=(line(text, 50, 50, 300, 80),)))
-    assert found.replace("\r\n", "") == text
+    # PDFium takes ligatures apart when it is asked for text.
+    assert normalize("NFKC", found.replace("\r\n", "")) == normalize("NFKC", text)
 
 
 def test_running_heads_can_be_searched_too() -> None:
