@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from rapidfuzz.distance import Levenshtein
 
+from docvino import golden_vlm
 from docvino.bundle import open_vlm_bundle
 from docvino.codec import prompt, vlm
 from docvino.convert.vlm import convert_vlm
@@ -203,3 +205,10 @@ def test_a_mistake_is_seen(
         monkeypatch.undo()
         for table in tables:
             table.cache_clear()
+
+
+def test_its_graphs_compute_what_transformers_computes_with_it(tmp_path: Path) -> None:
+    done = convert_vlm(FOLDER, tmp_path / "nano-fp32", "fp32")
+    assert done.comparison is not None
+    assert (done.comparison.equal_tokens, done.comparison.tokens) == (62, 62)
+    assert golden_vlm.load_case(FOLDER / "golden.npz").engine.startswith("transformers")

@@ -81,8 +81,9 @@ def convert_vlm(
 ) -> VlmConversion:
     """Builds the bundle `out`, a path ending in NAME-PRECISION, which is replaced whole when it is there.
 
-    reference   a golden case that `docvino.reference` recorded of the same folder; without one the graphs are run once
-                on the CPU and their own numbers are kept, for other devices to be compared with
+    reference   a golden case that `docvino.reference` recorded of the same folder, else the folder's own golden.npz;
+                without one the graphs are run once on the CPU and their own numbers are kept, for other devices to be
+                compared with
 
     Weights go through memory part by part, each part written before the next is read.
 
@@ -94,6 +95,8 @@ def convert_vlm(
         raise ConvertError(f"a bundle at {precision} cannot be named {out.name}", fix=f"name it NAME-{precision}")
     started = time.perf_counter()
     facts = read_facts(folder)
+    if reference is None and (folder / GOLDEN).is_file():
+        reference = folder / GOLDEN
     case = None if reference is None else golden_vlm.load_case(reference)
     # A prompt that cannot be built makes the model useless: find out before the long part.
     tokenizer = Tokenizer.open(folder / TOKENIZER)
