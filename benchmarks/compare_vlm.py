@@ -83,6 +83,7 @@ def main() -> None:
     parser.add_argument("--too-slow-s", type=float, default=30, help="what takes longer at first is measured once")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", default="", help="engines whose names contain one of these words, by comma")
+    parser.add_argument("--tasks", default="decode,prefill,vision", help="kinds of steps, by comma")
     args = parser.parse_args()
     data, model = str(args.data), str(args.model)
     engines = {
@@ -98,7 +99,7 @@ def main() -> None:
             engines[f"llama.cpp {kind}"] = ["llama", str(args.gguf / f"decoder-{kind}.gguf")]
     words = [word for word in args.only.split(",") if word]
     workers = [Worker(n, w) for n, w in engines.items() if not words or any(word in n for word in words)]
-    rows = [("page", 0)] if args.page else ROWS
+    rows = [("page", 0)] if args.page else [row for row in ROWS if row[0] in args.tasks.split(",")]
     found: dict[str, list[float]] = {}
     bandwidth, once = [], set()
     # Many crops of three sizes warm themselves up; single steps need a round for it.
