@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Tests that install Paddle's converters (1 GB) or take long are left to CI: make test PYTEST_ARGS= runs them, too.
 PYTEST_ARGS ?= -m "not toolchain and not slow"
+# Whole files to each process, as tests of a file share models; more processes than two cores have make memory the limit.
+JOBS ?= 2
 
 .PHONY: demo test check format clean
 
@@ -11,7 +13,7 @@ demo: $(VENV)/runtime
 	$(BIN)/docvino demo -o out/demo
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 check: $(VENV)/dev
 	$(BIN)/ruff format --check .
