@@ -31,6 +31,7 @@ LAYERS = (
     },
     {"fetch", "hub", "archive"},
     {"toolchain"},
+    {"selftest"},
     {"convert", "runtime", "verify", "reference"},
     {"parser"},
     {"outputs"},

@@ -14,10 +14,6 @@ from docvino.runtime.stages import Clock
 from docvino.settings import ParseOptions
 from docvino.specs.model import DetectionFacts, ModelSpec, RecognitionFacts
 
-# Lines of one inference. Measured on two CPU cores (2026-11-30, four pages, 114 lines): 1, 2 and 4 lines in a batch are
-# alike, 6 are slower by a fifth; more lines pad more.
-BATCH_LINES = 4
-
 
 class LineReader:
     """The `pp-ocr` reader. Lines read with less than `options.min_confidence` are left out and counted."""
@@ -34,6 +30,7 @@ class LineReader:
         self._recogniser, self._recognition = recogniser, recognition_spec.facts
         self._detection_names = detection_spec.inputs[0].name, detection_spec.outputs[0].name
         self._recognition_names = recognition_spec.inputs[0].name, recognition_spec.outputs[0].name
+        self._batch = recogniser.compiled.target.device.profile.line_batch
         self._alphabet = recognition.alphabet(characters)
 
     def read(self, crops: Sequence[Crop], options: ParseOptions, clock: Clock) -> list[Answer]:
@@ -68,7 +65,7 @@ class LineReader:
     def recognise(self, lines: Sequence[NDArray[np.uint8]]) -> list[tuple[str, float]]:
         """Text and confidence of each straightened line image, in order."""
         ranking = sorted(range(len(lines)), key=lambda i: recognition.input_width(lines[i], self._recognition))
-        batches = [ranking[start : start + BATCH_LINES] for start in range(0, len(ranking), BATCH_LINES)]
+        batches = [ranking[start : start + self._batch] for start in range(0, len(ranking), self._batch)]
         name, output = self._recognition_names
 
         def inputs() -> Iterator[Tensors]:
