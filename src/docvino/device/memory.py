@@ -7,6 +7,7 @@ it larger; docs/devices.md has what was measured beside what was estimated.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
@@ -18,10 +19,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import openvino as ov
 
+from docvino.device.core import first_line
 from docvino.errors import DeviceError
 
 if TYPE_CHECKING:
     from docvino.device.devices import DeviceInfo
+
+log = logging.getLogger(__name__)
 
 MIB = 2**20
 # Source: openvino.genai counts 1.1 times what is in use, and the GPU plugin makes dynamic buffers 1.1 times as large.
@@ -116,8 +120,12 @@ def _alive(model: ov.Model, width: int, largest: Mapping[str, Sequence[int]]) ->
     shapes = {port: ov.PartialShape(list(largest[name])) for port in sized.inputs if (name := port.any_name) in largest}
     if len(shapes) < len([port for port in sized.inputs if port.partial_shape.is_dynamic]):
         return 0, 0
-    if shapes:
-        sized.reshape(shapes)
+    try:
+        if shapes:
+            sized.reshape(shapes)
+    except RuntimeError as error:  # a graph of other inputs than was said; to estimate is no reason to stop
+        log.debug("no estimate of what %s needs at work: %s", model.get_friendly_name(), first_line(error))
+        return 0, 0
     order = sized.get_ordered_ops()
     fixed: set[str] = set()  # results that follow from weights alone
     sizes: dict[str, int] = {}
