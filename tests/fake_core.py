@@ -37,7 +37,7 @@ GPU_SETTINGS = frozenset(
 class FakeDevice:
     """
     says       properties by name, as OpenVINO's Python gives them
-    refuses    model and properties -> why the device does not compile them, or None
+    refuses    model ("vision", "decoder", "decoder paged") and properties -> why it does not compile that, or None
     spoil      model's name, output -> what is made of it
     precision  what it computes in whatever it is asked; None: as asked
     runs_on    what EXECUTION_DEVICES says; None: the device itself
@@ -144,7 +144,7 @@ class FakeCore:
         if name == "CPU":
             return self._real.compile_model(model, name, dict(properties))
         device = self._devices[name]
-        title = model.get_friendly_name()
+        title = model.get_friendly_name() + " paged" * any("past_lens" in port.get_names() for port in model.inputs)
         device.compiled.append((title, dict(properties)))
         if unknown := properties.keys() - device.settings:
             raise RuntimeError(f"Exception from src/plugin.cpp:1:\n[GPU] Unsupported properties {sorted(unknown)}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from docvino.decoder.contract import Decoder, Embed, Form, KvSettings, Rotary, Row
 from docvino.decoder.paged import MIB, PagedDecoder
 from docvino.decoder.stateful import StatefulDecoder
-from docvino.device import Compiled
+from docvino.device import check_device
 from docvino.errors import ConfigError, DeviceError, InferenceError
 from docvino.settings import RuntimeConfig
 
@@ -56,8 +56,8 @@ def choose_decoder(
     embed: Embed,
     rotary: Rotary | None = None,
     allow_stateful: bool = False,
-) -> tuple[Decoder, Compiled, DecoderChoice]:
-    """The paged decoder when it loads and answers like the stateful one; else that one, if allowed. And what it is.
+) -> tuple[PagedDecoder | StatefulDecoder, DecoderChoice]:
+    """The paged decoder when it loads and answers like the stateful one; else that one, if allowed.
 
     That it did is remembered with the device and its driver: then the paged form is taken at once.
 
@@ -79,14 +79,10 @@ def choose_decoder(
         _check_room(paged, settings)
         entry, test = paged.compiled.entry, f"forms {paged.compiled.test}"
         if not runtime.self_test:
-            return (
-                paged,
-                paged.compiled,
-                _said(paged, "not compared with the stateful form (self_test is off)", None, None),
-            )
+            return paged, _said(paged, "not compared with the stateful form (self_test is off)", None, None)
         if (passed := entry.passed(test)) is not None:
             reason = "answered like the stateful form when it was first loaded here"
-            return paged, paged.compiled, _said(paged, reason, passed["difference"], passed["rows_agree"])
+            return paged, _said(paged, reason, passed["difference"], passed["rows_agree"])
     stateful = StatefulDecoder(path, name, runtime, settings, rotary)
     _check_room(stateful, settings)
     if paged is not None:
@@ -97,17 +93,17 @@ def choose_decoder(
                 stateful.close()
                 entry.remember(test, {"difference": difference, "rows_agree": rows_agree})
                 reason = f"answers like the stateful form within {difference:.1e}"
-                return paged, paged.compiled, _said(paged, reason, difference, rows_agree)
+                return paged, _said(paged, reason, difference, rows_agree)
             failure = f"differs from the stateful form by {difference:.2g}"
         except InferenceError as error:
             failure = str(error)
         paged.close()
     if not allow_stateful:
         raise DeviceError(
-            f"the paged form of {name} cannot be used on {runtime.device}: {failure}",
+            f"the paged form of {name} cannot be used on {check_device(runtime.device)}: {failure}",
             fix="allow the stateful form, which reads one crop at a time (--allow-fallback), or use --device CPU",
         )
-    return stateful, stateful.compiled, _said(stateful, f"the paged form cannot be used: {failure}", difference, None)
+    return stateful, _said(stateful, f"the paged form cannot be used: {failure}", difference, None)
 
 
 def _check_room(decoder: PagedDecoder | StatefulDecoder, settings: KvSettings) -> None:

@@ -7,6 +7,7 @@ memory.py      whether a model's memory is there, before it is compiled
 cache.py       what is kept between runs: compiled models, self-tests that passed
 compiling.py   role, profile and settings -> properties -> a compiled model that does what it was asked
 model.py       compiled models, and running them
+padding.py     vision graphs for devices that compile something for each size
 
 OpenVINO's errors become DeviceError (cannot compile) and InferenceError (cannot run) here.
 """

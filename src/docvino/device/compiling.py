@@ -21,6 +21,7 @@ from docvino.device.core import first_line, open_core, supported_properties
 from docvino.device.devices import DeviceInfo, Target, target_of
 from docvino.device.memory import Need, need_of, promise
 from docvino.device.model import Compiled, Model, execution_devices, execution_precision, was_cached
+from docvino.device.padding import MASK, PaddedModel, add_mask, takes_patches
 from docvino.errors import BundleError, DeviceError
 from docvino.settings import RuntimeConfig
 from docvino.specs.model import DetectionFacts, ModelSpec, RecognitionFacts, TableFacts
@@ -42,7 +43,7 @@ def compile_model(path: Path, spec: ModelSpec[Any], runtime: RuntimeConfig) -> M
     slots = target.slots if spec.role == "text-recognition" else 1
     model = _read(path, spec.name)
     largest = _largest_input(spec, target.device.profile.line_batch)
-    return _compile(path, model, spec.name, runtime, target, slots, {}, largest)
+    return Model(_compile(path, model, spec.name, runtime, target, slots, {}, largest), slots)
 
 
 def compile_part(path: Path, name: str, runtime: RuntimeConfig, largest: Shapes | None = None) -> Model:
@@ -59,9 +60,14 @@ def compile_part(path: Path, name: str, runtime: RuntimeConfig, largest: Shapes 
     supported = supported_properties(target.device.name)
     properties: dict[str, Any] = {"KV_CACHE_PRECISION": target.execution} if "KV_CACHE_PRECISION" in supported else {}
     model = _read(path, name)
+    step = target.device.profile.steps.patches
+    if step > 1 and takes_patches(model):
+        add_mask(model)
+        largest = {**largest, MASK: (1, 1, 1, largest["pixel_values"][1])} if largest else None
+        return PaddedModel(_compile(path, model, name, runtime, target, 1, properties, largest or {}), step)
     if target.device.family == "CPU" and (group := activation_group(model)) is not None:
         properties["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = str(group)
-    return _compile(path, model, name, runtime, target, 1, properties, largest or {})
+    return Model(_compile(path, model, name, runtime, target, 1, properties, largest or {}), 1)
 
 
 def _read(path: Path, name: str) -> ov.Model:
@@ -83,7 +89,7 @@ def _compile(
     slots: int,
     properties: Mapping[str, Any],
     largest: Shapes,
-) -> Model:
+) -> Compiled:
     device = target.device
     if not device.profile.any_size:
         _give_sizes(model, name, device)
@@ -95,7 +101,7 @@ def _compile(
         passes.run_passes(model)
     need = need_of(model, target.execution, largest, slots)
     properties = {**base_properties(target, runtime, slots), **properties}
-    return Model(compile_cached(model, name, target, properties, runtime, path, need), slots)
+    return compile_cached(model, name, target, properties, runtime, path, need)
 
 
 def base_properties(target: Target, runtime: RuntimeConfig, slots: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from docvino.device.cache import Entry
 from docvino.device.core import first_line
 from docvino.device.devices import Target
 from docvino.device.memory import Promise
+from docvino.device.profiles import Profile
 from docvino.errors import InferenceError
 
 Tensors = dict[str, NDArray[np.float32]]
@@ -79,6 +80,11 @@ class Model:
         # Requests of OpenVINO's own and no AsyncInferQueue: one that is dropped after a failure crashes the process.
         self._requests = [compiled.raw.create_infer_request() for _ in range(slots)]
         self._request = self._requests[0]
+
+    @property
+    def profile(self) -> Profile:
+        """How the device that it runs on is used."""
+        return self.compiled.target.device.profile
 
     def reset_state(self) -> None:
         """A model that remembers (a decoder with its keys and values) begins anew."""

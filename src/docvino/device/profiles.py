@@ -15,10 +15,12 @@ from docvino.settings import ExecutionPrecision, KvPrecision
 class ShapeSteps:
     """Inputs are made larger until they are multiples of these, so that few sizes are compiled; 1 leaves them alone.
 
-    line_px     width of text lines
+    page_px     both sides of a page in which text lines are found; its edge is repeated
+    line_px     width of text lines; grey is added, as it is to shorter lines beside longer ones
     patches     patches of a crop that a vision-language model reads; what is added is masked
     """
 
+    page_px: int = 1
     line_px: int = 1
     patches: int = 1
 
@@ -52,7 +54,7 @@ class Profile:
 _LINES = 4
 # A GPU compiles kernels for sizes it has not seen, and keeps them: sizes are rounded up. Source: opencv/opencv#18723
 # (up to 40 s for each new size), openvinotoolkit/openvino#27198 (memory grows with the number of sizes).
-_GPU_STEPS = ShapeSteps(line_px=160, patches=256)
+_GPU_STEPS = ShapeSteps(page_px=160, line_px=160, patches=256)
 
 
 def _cpu(name: str, about: str) -> Profile:

@@ -30,7 +30,8 @@ class LineReader:
         self._recogniser, self._recognition = recogniser, recognition_spec.facts
         self._detection_names = detection_spec.inputs[0].name, detection_spec.outputs[0].name
         self._recognition_names = recognition_spec.inputs[0].name, recognition_spec.outputs[0].name
-        self._batch = recogniser.compiled.target.device.profile.line_batch
+        self._batch = recogniser.profile.line_batch
+        self._steps = detector.profile.steps
         self._alphabet = recognition.alphabet(characters)
 
     def read(self, crops: Sequence[Crop], options: ParseOptions, clock: Clock) -> list[Answer]:
@@ -59,8 +60,9 @@ class LineReader:
         height, width = pixels.shape[:2]
         name, output = self._detection_names
         size = detection.input_size(width, height, self._detection)
-        outputs = self._detector.run({name: detection.prepare(pixels, size, self._detection)})
-        return detection.decode(outputs[output][0, 0], width, height, self._detection)
+        prepared = detection.pad(detection.prepare(pixels, size, self._detection), self._steps.page_px)
+        probability = self._detector.run({name: prepared})[output][0, 0, : size[1], : size[0]]
+        return detection.decode(probability, width, height, self._detection)
 
     def recognise(self, lines: Sequence[NDArray[np.uint8]]) -> list[tuple[str, float]]:
         """Text and confidence of each straightened line image, in order."""
@@ -70,7 +72,8 @@ class LineReader:
 
         def inputs() -> Iterator[Tensors]:
             for batch in batches:
-                yield {name: recognition.prepare([lines[i] for i in batch], self._recognition)}
+                cut = [lines[i] for i in batch]
+                yield {name: recognition.prepare(cut, self._recognition, self._steps.line_px)}
 
         answers: list[tuple[str, float]] = [("", 0.0)] * len(lines)
         for batch, outputs in zip(batches, self._recogniser.run_all(inputs()), strict=True):

@@ -13,7 +13,9 @@ from docvino.codec import vlm
 from docvino.codec.pixels import has_ink
 from docvino.codec.prompt import Tokenizer, build_prompt, place_image
 from docvino.decoder.choose import DecoderChoice, choose_decoder
-from docvino.decoder.contract import Decoder, KvSettings
+from docvino.decoder.contract import KvSettings
+from docvino.decoder.paged import PagedDecoder
+from docvino.decoder.stateful import StatefulDecoder
 from docvino.device import Compiled, Model, compile_part
 from docvino.document import Answer, Crop
 from docvino.errors import InferenceError, InputError
@@ -27,6 +29,7 @@ from docvino.selftest import Loaded, VlmTest, load_allowed
 from docvino.settings import ParseOptions, RuntimeConfig
 from docvino.specs.vlm import VlmFacts
 
+LoadedDecoder = PagedDecoder | StatefulDecoder
 _NO_INK = Answer("", 0.0)
 
 
@@ -76,8 +79,8 @@ class VlmReader:
                 test.check_embed(model)
             return model
 
-        def load_decoder(at: RuntimeConfig) -> tuple[Decoder, Compiled, DecoderChoice]:
-            decoder, compiled, choice = choose_decoder(
+        def load_decoder(at: RuntimeConfig) -> tuple[LoadedDecoder, DecoderChoice]:
+            decoder, choice = choose_decoder(
                 bundle.part("decoder"),
                 "decoder",
                 at,
@@ -87,13 +90,13 @@ class VlmReader:
                 allow_stateful=at.allow_fallback,
             )
             if at.self_test:
-                test.check_decoder(decoder, compiled, vision.what, lambda ids: _embedded(embed.what, ids))
-            return decoder, compiled, choice
+                test.check_decoder(decoder, vision.what, lambda ids: _embedded(embed.what, ids))
+            return decoder, choice
 
         vision = load_allowed("vision", runtime.on_stage("vision"), load_vision)
         embed = load_allowed("embed", runtime.on_stage("decoder"), load_embed)
         decoder = load_allowed("decoder", runtime.on_stage("decoder"), load_decoder)
-        reads, compiled, choice = decoder.what
+        reads, choice = decoder.what
         engine = Engine(
             reads, lambda ids: _embedded(embed.what, ids), EngineLimits(runtime.max_rows, runtime.step_tokens)
         )
@@ -102,7 +105,7 @@ class VlmReader:
             VlmPart("embed", embed.what.compiled, embed.fallback),
             VlmPart(
                 f"decoder: {choice.form}, keys and values {choice.kv_type}",
-                compiled,
+                reads.compiled,
                 _joined(decoder, choice),
             ),
         )
@@ -164,7 +167,7 @@ class VlmReader:
         )
 
 
-def _joined(decoder: Loaded[tuple[Decoder, Compiled, DecoderChoice]], choice: DecoderChoice) -> str | None:
+def _joined(decoder: Loaded[tuple[LoadedDecoder, DecoderChoice]], choice: DecoderChoice) -> str | None:
     reasons = [decoder.fallback, choice.reason if choice.form == "stateful" else None]
     return "; ".join(reason for reason in reasons if reason) or None
 
