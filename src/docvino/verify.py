@@ -52,7 +52,8 @@ class Verification:
 class VlmVerification:
     """How a vision-language model did on one device. `problem` is None when it passed.
 
-    parts     how far each graph was from the recorded numbers; `allowed` is the largest relative difference
+    parts        how far each graph was from the recorded numbers; `allowed` is the largest relative difference
+    from_cache   how many of the graphs were loaded compiled
     """
 
     spec: str
@@ -66,6 +67,8 @@ class VlmVerification:
     allowed: float | None = None
     equal_tokens: int | None = None
     tokens: int | None = None
+    from_cache: int | None = None
+    compile_ms: float | None = None
 
 
 V = TypeVar("V", Verification, VlmVerification)
@@ -115,10 +118,12 @@ def verify_vlm(folder: Path, runtime: RuntimeConfig) -> VlmVerification:
     tokenizer = Tokenizer.open(bundle.tokenizer)
     base = _base(bundle.manifest.spec, bundle.manifest.precision, runtime, case.engine)
     try:
+        started = time.perf_counter()
         at = {"vision": runtime.on_stage("vision")}
         vision, embed, decoder = (
             compile_part(bundle.part(part), part, at.get(part, runtime.on_stage("decoder"))) for part in VLM_PARTS
         )
+        compile_ms = (time.perf_counter() - started) * 1000
         reader = StatefulReader(vision, embed, decoder, tokenizer, bundle.facts)
         found = golden_vlm.run(reader, tokenizer, bundle.facts, case.image, case.task, follow=case.outputs.tokens)
     except InferenceError as error:
@@ -128,7 +133,8 @@ def verify_vlm(folder: Path, runtime: RuntimeConfig) -> VlmVerification:
     base["device"] = ", ".join(dict.fromkeys(device for part in parts for device in part.devices))
     # asdict would turn the parts into dictionaries.
     comparison = vars(golden_vlm.compare(case, found, formats))
-    return _written(bundle, VlmVerification(**base, **comparison))
+    from_cache = sum(part.compiled.from_cache for part in parts)
+    return _written(bundle, VlmVerification(**base, **comparison, from_cache=from_cache, compile_ms=compile_ms))
 
 
 def _base(spec: str, precision: str, runtime: RuntimeConfig, reference: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ LAYERS = (
     {"convert", "runtime", "verify", "reference"},
     {"parser"},
     {"outputs"},
-    {"api", "batch", "demo", "doctor", "finetune"},
+    {"api", "batch", "bringup", "demo", "doctor", "finetune"},
     {"cli_common"},
     {"cli_models", "cli_convert", "cli_finetune"},
     {"cli"},

@@ -5,7 +5,7 @@ On cards that this machine does not have: their numbers are a CPU's, made wrong 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,7 @@ def test_what_changes_the_answers_is_tested_again(
     assert "decoder" in compiled(core)
 
 
-def test_a_pass_of_verify_counts_for_the_first_load(machine: Machine, runtime: RuntimeConfig, scan: Path) -> None:
+def test_a_pass_of_verify_counts_for_the_first_load(machine: Machine, runtime: RuntimeConfig) -> None:
     broken_later = a770()
     machine(broken_later)
     spec = layout_spec(layout_graph(ROWS), source_path(doclayout.V3, runtime.data_dir).parent)
@@ -254,7 +254,7 @@ def test_a_part_that_a_device_refuses_stops_the_run_unless_it_may_go_elsewhere(
     machine: Machine, runtime: RuntimeConfig, scan: Path
 ) -> None:
     machine(a770(refuses=no_f16_for("vision")))
-    with pytest.raises(DeviceError, match="GPU does not take vision at f16.*: CL_OUT_OF_RESOURCES"):
+    with pytest.raises(DeviceError, match=r"GPU does not take vision at f16.*: CL_OUT_OF_RESOURCES"):
         Parser.open(runtime)
     found = models(read(runtime.model_copy(update={"allow_fallback": True}), scan))
     assert (found["vision"].execution_precision, found["decoder"].execution_precision) == ("f32", "f16")
@@ -264,7 +264,7 @@ def test_a_decoder_that_cannot_be_paged_reads_one_by_one_where_that_is_allowed(
     machine: Machine, runtime: RuntimeConfig, scan: Path
 ) -> None:
     machine(a770(refuses=lambda title, _: "no such kernel" if title == "decoder paged" else None))
-    with pytest.raises(DeviceError, match="paged form of decoder cannot be used on GPU: .*no such kernel") as caught:
+    with pytest.raises(DeviceError, match=r"paged form of decoder cannot be used on GPU: .*no such kernel") as caught:
         Parser.open(runtime)
     assert "--allow-fallback" in caught.value.fix
     found = models(read(runtime.model_copy(update={"allow_fallback": True}), scan))
@@ -316,11 +316,12 @@ def test_numbers_that_are_not_finite_fail_the_page_and_are_never_text(
 
 
 @pytest.fixture
-def mixed(machine: Machine) -> Iterator[FakeCore]:
-    yield machine(uhd("GPU.0"), b580("GPU.1"), npu())
+def mixed(machine: Machine) -> FakeCore:
+    return machine(uhd("GPU.0"), b580("GPU.1"), npu())
 
 
-def test_each_stage_runs_on_its_own_device(mixed: FakeCore, runtime: RuntimeConfig, scan: Path) -> None:
+@pytest.mark.usefixtures("mixed")
+def test_each_stage_runs_on_its_own_device(runtime: RuntimeConfig, scan: Path) -> None:
     own = {"device": "CPU", "layout_device": "NPU", "vision_device": "GPU.1", "decoder_device": "GPU.0"}
     found = models(read(runtime.model_copy(update=own), scan))
     assert {part: (model.devices, model.execution_precision) for part, model in found.items()} == {
@@ -339,8 +340,9 @@ def test_verify_tests_each_part_on_the_device_of_its_stage(mixed: FakeCore, runt
     assert compiled(mixed, "GPU.1") == ["vision"]
 
 
-def test_a_reader_on_an_npu_is_refused_with_what_may_run_there(mixed: FakeCore, runtime: RuntimeConfig) -> None:
-    with pytest.raises(DeviceError, match="NPU runs graphs of fixed size only, and input .* of vision is") as caught:
+@pytest.mark.usefixtures("mixed")
+def test_a_reader_on_an_npu_is_refused_with_what_may_run_there(runtime: RuntimeConfig) -> None:
+    with pytest.raises(DeviceError, match=r"NPU runs graphs of fixed size only, and input .* of vision is") as caught:
         Parser.open(runtime.model_copy(update={"device": "NPU"}))
     assert "--layout-device NPU" in caught.value.fix
 

@@ -144,10 +144,14 @@ def self_test(paged: Decoder, stateful: Decoder, embed: Embed) -> tuple[float, b
     expected = [_alone(stateful, prompt, embed) for prompt in prompts]
     together = _side_by_side(paged, prompts, embed)
     alone = _side_by_side(paged, prompts[:1], embed)
-    want, got = np.concatenate(expected), np.concatenate(together)
-    with np.errstate(invalid="ignore", over="ignore"):
-        difference = float(np.sqrt(np.mean((got - want) ** 2)) / max(float(want.std()), 1e-9))
+    difference = distance(np.concatenate(expected), np.concatenate(together))
     return difference, bool(np.array_equal(alone[0], together[0]))
+
+
+def distance(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> float:
+    """Root mean square difference of logits, as a share of the deviation of those wanted; NaN when one is none."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(np.sqrt(np.mean((found - wanted) ** 2)) / max(float(wanted.std()), 1e-9))
 
 
 def _ids(length: int, seed: int) -> NDArray[np.int64]:

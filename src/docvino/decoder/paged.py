@@ -386,6 +386,14 @@ class PagedDecoder:
         except RuntimeError as error:
             raise self._failure(error) from error
 
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Copies whole blocks; how keys lie inside one is the device's affair."""
+        try:
+            for part in self._blocks:
+                part.copy(sources, targets)
+        except RuntimeError as error:
+            raise self._failure(error) from error
+
     def close(self) -> None:
         """Gives the device its memory back, the request before what it is bound to."""
         del self._request
@@ -416,6 +424,9 @@ class _HostBlocks:
     def wipe(self, blocks: Sequence[int]) -> None:
         self._values[list(blocks)] = 0
 
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        self._values[list(targets)] = self._values[list(sources)]
+
 
 class _DeviceBlocks:
     """All blocks of one input in a GPU's memory. What lies in host memory would travel both ways at each call."""
@@ -435,5 +446,12 @@ class _DeviceBlocks:
     def wipe(self, blocks: Sequence[int]) -> None:
         zeros = self._zeros(1)
         for block in blocks:
-            begin, end = [block, 0, 0, 0], [block + 1, *self._shape]
-            ov.RemoteTensor(self.tensor, ov.Coordinate(begin), ov.Coordinate(end)).copy_from(zeros)
+            self._part(block).copy_from(zeros)
+
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        for source, target in zip(sources, targets, strict=True):
+            self._part(target).copy_from(self._part(source))
+
+    def _part(self, block: int) -> Any:
+        begin, end = ov.Coordinate([block, 0, 0, 0]), ov.Coordinate([block + 1, *self._shape])
+        return ov.RemoteTensor(self.tensor, begin, end)
