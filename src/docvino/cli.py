@@ -32,6 +32,7 @@ from docvino.cli_common import (
     stdout,
 )
 from docvino.cli_convert import convert, fetch, reference, verify
+from docvino.cli_doctor import doctor
 from docvino.cli_finetune import finetune
 from docvino.cli_models import models, toolchain
 from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
@@ -52,7 +53,7 @@ app = typer.Typer(
 )
 app.add_typer(models, name="models")
 app.add_typer(toolchain, name="toolchain")
-for command in (fetch, convert, reference, verify, finetune):
+for command in (doctor, fetch, convert, reference, verify, finetune):
     app.command()(command)
 
 
@@ -72,43 +73,6 @@ def common(
     if context.invoked_subcommand is None:
         stdout.print(context.get_help())
         raise typer.Exit(2)
-
-
-@app.command()
-def doctor(
-    preset: Preset = None,
-    device: Device = None,
-    precision: Precision = None,
-    data_dir: DataDir = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Checks this machine: Python, OpenVINO, devices, models, settings with their origins."""
-    settings = settings_of(config, preset=preset, device=device, precision=precision, data_dir=data_dir)
-    from docvino.doctor import examine, package_versions
-
-    checks = list(examine(settings))
-    if as_json:
-        print_json(
-            {
-                "checks": [asdict(check) for check in checks],
-                "packages": package_versions(),
-                "settings": {
-                    name: {"value": origin.value, "origin": origin.source} for name, origin in settings.origins.items()
-                },
-            }
-        )
-    else:
-        colours = {"ok": "green", "warn": "yellow", "fail": "red"}
-        for check in checks:
-            stdout.print(f"[{colours[check.status]}]{check.status:4}[/] {check.name}: ", end="")
-            stdout.print(check.found, markup=False)
-            if check.fix:
-                stdout.print(f"     fix: {check.fix}", markup=False)
-        stdout.print("\nsettings")
-        for name, origin in settings.origins.items():
-            stdout.print(f"     {name} = {origin.value}  ({origin.source})", markup=False)
-    raise typer.Exit(next((check.exit_code for check in checks if check.status == "fail"), 0))
 
 
 @app.command()

@@ -161,7 +161,7 @@ def _driver(machine: Machine, base: str) -> str | None:
 
 
 def _bar_bytes(resource: str) -> int | None:
-    """The size of BAR 2: the third line of `resource`, first and last address of the window; zeros when there is none."""
+    """The size of BAR 2, the third line of `resource`: first and last address of the window, zeros without one."""
     lines = resource.splitlines()
     if len(lines) < 3:
         return None
@@ -174,11 +174,15 @@ def _number(text: str | None) -> int | None:
 
 
 def _windows(machine: Machine) -> Adapters:
-    gpus, npus, others = [], [], []
+    gpus: list[Adapter] = []
+    npus: list[Adapter] = []
+    others: list[str] = []
     present = plugged(machine)
     for class_key, is_npu in ((_DISPLAY_CLASS, False), (_NPU_CLASS, True)):
         for name in machine.registry_keys(class_key):
-            if not re.fullmatch(r"\d{4}", name):  # the others are "Configuration" and "Properties", which may not be read
+            if not re.fullmatch(
+                r"\d{4}", name
+            ):  # the others are "Configuration" and "Properties", which may not be read
                 continue
             try:
                 values = machine.registry(f"{class_key}\\{name}") or {}
@@ -188,7 +192,11 @@ def _windows(machine: Machine) -> Adapters:
             if matched is None:
                 continue
             vendor, device = (part.lower() for part in matched.groups())
-            there = None if present is None else next((p for p in present if (p.vendor, p.device) == (vendor, device)), None)
+            there = (
+                None
+                if present is None
+                else next((p for p in present if (p.vendor, p.device) == (vendor, device)), None)
+            )
             if present is not None and there is None:
                 continue  # the registry remembers cards that were taken out
             if vendor != INTEL:
@@ -238,9 +246,7 @@ def plugged(machine: Machine) -> tuple[Plugged, ...] | None:
     return tuple(found)
 
 
-def _windows_adapter(
-    device: str, values: Mapping[str, str | int], *, is_npu: bool, problem: int | None
-) -> Adapter:
+def _windows_adapter(device: str, values: Mapping[str, str | int], *, is_npu: bool, problem: int | None) -> Adapter:
     facts = table().npus.get(device) if is_npu else table().gpus.get(device)
     discrete = isinstance(facts, GpuFacts) and facts.family.discrete
     memory = values.get("HardwareInformation.qwMemorySize")

@@ -21,11 +21,12 @@ FLOP = 2 * 9 * CHANNELS * CHANNELS * SIDE * SIDE  # of one picture
 
 
 def expected(pixels: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """float32 (N, C, H, W) and (O, C, 3, 3) -> (N, O, H, W): convolution with a border of zeros, negative values cut."""
+    """float32 (N, C, H, W), (O, C, 3, 3) -> (N, O, H, W): convolution with a border of zeros, negative values cut."""
     padded = np.pad(pixels, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
-    summed = np.tensordot(windows, weights, axes=((1, 4, 5), (1, 2, 3)))
-    return np.maximum(summed.transpose(0, 3, 1, 2), 0).astype(np.float32)
+    summed: NDArray[np.float32] = np.tensordot(windows, weights, axes=((1, 4, 5), (1, 2, 3)))
+    positive: NDArray[np.float32] = np.maximum(summed.transpose(0, 3, 1, 2), np.float32(0))
+    return positive
 
 
 def run(core: Any, device: str, seconds: float, execution: str) -> dict[str, Any]:

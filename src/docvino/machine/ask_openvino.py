@@ -1,6 +1,6 @@
 """Asks OpenVINO for its devices, in a process of its own: a driver may crash or hang it.
 
-    python -m docvino.machine.ask_openvino
+python -m docvino.machine.ask_openvino
 """
 
 from __future__ import annotations

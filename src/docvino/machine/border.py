@@ -71,8 +71,10 @@ class Disk:
 
 @dataclass(frozen=True)
 class Answer:
-    """`facts` as the child printed them; `said` are its other lines (drivers print warnings); `seen` are the values that
-    watched files had meanwhile, in order, without those that could not be read."""
+    """`facts` as the child printed them; `said` are its other lines (drivers print warnings).
+
+    `seen`: the values that watched files had meanwhile, in order, without those that could not be read.
+    """
 
     facts: Mapping[str, Any]
     said: tuple[str, ...] = ()
@@ -259,7 +261,7 @@ class ThisMachine:
 
 
 class Recorded:
-    """A machine of answers. `readings` is what `Recording.readings` gives, or a part of it; what is not in it is absent.
+    """A machine of answers: `Recording.readings`, or a part of them. What is not in it is absent.
 
     files       path -> text; a value of {"error": "…"} raises OSError
     folders     path -> names; what is missing here follows from the paths of files and nodes
@@ -386,8 +388,9 @@ class Recording:
         return self._machine.registry_keys(key)
 
     def on_battery(self) -> bool | None:
-        self.readings["on_battery"] = self._machine.on_battery()
-        return self.readings["on_battery"]
+        found = self._machine.on_battery()
+        self.readings["on_battery"] = found
+        return found
 
     def python(self) -> Python:
         found = self._machine.python()
@@ -426,7 +429,6 @@ def registry_value(data: object) -> str | int | None:
     if isinstance(data, bytes) and len(data) in (4, 8):
         return int.from_bytes(data, "little")
     return None
-
 
 
 @contextlib.contextmanager

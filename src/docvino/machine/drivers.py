@@ -96,7 +96,7 @@ def read_drivers(answer: Answer) -> Drivers:
 
 @dataclass(frozen=True)
 class Packages:
-    """Versions by package, of those that concern Intel GPUs and NPUs; `manager` is "" where none of the three is there."""
+    """Versions of packages that concern Intel GPUs and NPUs; `manager` is "" where none of the three is there."""
 
     manager: str
     versions: Mapping[str, str]
@@ -147,7 +147,7 @@ def read_packages(machine: Machine) -> Packages:
 
 @dataclass(frozen=True)
 class IcdFile:
-    """One file of /etc/OpenCL/vendors. `library` is what it names; `exists` is None for a bare name, which the loader seeks."""
+    """A file of /etc/OpenCL/vendors and the library it names; `exists` is None for a bare name: the loader seeks it."""
 
     name: str
     library: str

@@ -15,7 +15,7 @@ _WINDOWS_11_BUILD = 22000  # learn.microsoft.com, Windows 11 release information
 
 @dataclass(frozen=True)
 class System:
-    """`kernel` as `uname -r` says it; `upstream_kernel` the release of kernel.org it was made from, where that is known.
+    """`kernel` as `uname -r` says it; `upstream_kernel` the release of kernel.org it was made from, where known.
 
     `distribution` is the ID of /etc/os-release ("" when unknown), `release` its VERSION_ID or Windows's 24H2.
     `flags` are the processor's, on Linux.

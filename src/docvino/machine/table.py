@@ -1,4 +1,4 @@
-"""Intel GPUs and NPUs by PCI id, the drivers they need, and how to install those (`intel.toml`, which names its sources)."""
+"""Intel GPUs and NPUs by PCI id, the drivers they need, and how to install those: `intel.toml`, with its sources."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Family:
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """`memory_gib`: sizes it is sold with. `runtime`: oldest compute runtime that knows it, a bound when it is 22.43."""
+    """`memory_gib`: sizes it is sold with. `runtime`: oldest compute runtime that knows it; 22.43 is a bound."""
 
     name: str
     ids: tuple[str, ...]
@@ -70,7 +70,8 @@ class Table:
 
 
 def read_toml(name: str) -> dict[str, Any]:
-    return tomllib.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+    found: dict[str, Any] = tomllib.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+    return found
 
 
 @cache

@@ -42,7 +42,7 @@ def in_range(version: Version, bounds: str | Sequence[str]) -> bool:
     if not isinstance(bounds, str):
         return any(in_range(version, each) for each in bounds)
     for bound in bounds.split(","):
-        found = re.fullmatch(r"\s*(>=|<=|==|!=|~=|>|<)\s*([\d.]+?)(?:\.\*)?\s*", bound)
+        found = re.fullmatch(r"\s*(>=|<=|==|!=|~=|>|<)\s*(\d+(?:\.\d+)*)[\w.*]*\s*", bound)
         if found is None:
             raise ValueError(f"no bound of a version: {bound!r}")
         limit = tuple(int(part) for part in found.group(2).split("."))
