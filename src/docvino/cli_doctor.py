@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,25 +70,28 @@ def doctor(
     if stage is not None and chosen is None:
         raise ConfigError(f"no stage {stage!r}", fix=nearest(stage, STAGES))
     machine = Recording(ThisMachine())
-    checks = []
-    section = fix = ""
-    for check in examine(settings, machine, stage=chosen, verbose=verbose):
-        checks.append(check)
-        if not as_json:
-            if check.section != section:
-                stdout.print(("\n" if section else "") + check.section, style="bold", markup=False)
-                section = check.section
-            _print_check(check, repeated=check.fix == fix)
-            fix = check.fix
+    examined = examine(settings, machine, stage=chosen, verbose=verbose)
+    checks = list(examined) if as_json else show(examined)
     if as_json:
         print_json(summary(checks, settings, versions(machine)))
     else:
         _print_settings(settings)
-        _print_end(checks)
+        show_end(checks)
     if report is not None:
         write_report(report, checks, settings, versions(machine), machine.readings)
         note(f"report: {report}")
     raise typer.Exit(exit_code(checks))
+
+
+def show(checks: Iterable[Check]) -> list[Check]:
+    """Prints each check as it comes, and gives them all."""
+    shown: list[Check] = []
+    for check in checks:
+        if not shown or shown[-1].section != check.section:
+            stdout.print(("\n" if shown else "") + check.section, style="bold", markup=False)
+        _print_check(check, repeated=bool(shown) and shown[-1].fix == check.fix)
+        shown.append(check)
+    return shown
 
 
 def _print_check(check: Check, *, repeated: bool) -> None:
@@ -123,7 +126,7 @@ def _print_settings(settings: Settings) -> None:
         stdout.print(f"  {name} = {origin.value}  ({origin.source})", markup=False)
 
 
-def _print_end(checks: Sequence[Check]) -> None:
+def show_end(checks: Sequence[Check]) -> None:
     """The last lines are those that are read first."""
     counts = Counter[str](check.status for check in checks)
     words = (("fail", "failed", "failed"), ("warn", "warning", "warnings"))

@@ -41,8 +41,8 @@ def check_gpus(context: Context) -> Iterator[Check]:
         return
     windows = facts.machine.system == "Windows"
     chains = [Chain(chain.severity) for _ in gpus]
-    for gpu, own in zip(gpus, chains, strict=True):
-        tag = f" {gpu.address.removeprefix('0000:')}" if len(gpus) > 1 and gpu.address else ""
+    tags = _tags(gpus)
+    for gpu, own, tag in zip(gpus, chains, tags, strict=True):
         yield _pci(gpu, tag)
         for check in _windows_card(gpu, tag) if windows else _linux_card(gpu, tag, system):
             yield own.judge(check)
@@ -54,19 +54,30 @@ def check_gpus(context: Context) -> Iterator[Check]:
         yield chain.judge(check)
     for own in chains:
         own.cause = own.cause or chain.cause
-    yield from _resizable_bar(gpus, chains)
+    for gpu, own, tag in zip(gpus, chains, tags, strict=True):
+        if gpu.discrete:
+            yield own.judge(_resizable_bar(gpu, tag))
     # A card with a failure of its own is missing below for that reason.
     chain.cause = chain.cause or next((own.cause for own in chains if own.cause), None)
-    yield from _known(context, gpus)
+    for check in _known(context, gpus):
+        yield chain.judge(check)
     for check in _seen(context, len(gpus) or 1):
         yield chain.judge(check, consequence=True)
     if chain.cause:
         facts.causes["GPU"] = chain.cause
 
 
+def _tags(gpus: Sequence[Adapter]) -> list[str]:
+    """What tells the lines of several cards apart: their PCI address, or their number where it is not known."""
+    if len(gpus) < 2:
+        return [""] * len(gpus)
+    return [f" {gpu.address.removeprefix('0000:') or number}" for number, gpu in enumerate(gpus, 1)]
+
+
 def _no_gpu(context: Context, chain: Chain) -> Iterator[Check]:
     others = context.facts.adapters.others
-    found = "no Intel GPU" + (f"; of other makers: {', '.join(others)}, which docvino does not use" if others else "")
+    here = "no Intel GPU" if context.facts.adapters.visible else "no PCI bus is to be seen here"
+    found = here + (f"; of other makers: {', '.join(others)}, which docvino does not use" if others else "")
     if chain.severity != "fail":
         yield Check(SECTION, "PCI device", "ok", found)
         return
@@ -301,26 +312,17 @@ def _runtime(context: Context, gpus: Sequence[Adapter], install: str) -> Iterato
         yield Check(SECTION, "compiler (IGC)", "warn", f"{packages.compiler}", f"{needed} or later", fix)
 
 
-def _resizable_bar(gpus: Sequence[Adapter], chains: Sequence[Chain]) -> Iterator[Check]:
-    for gpu, own in zip(gpus, chains, strict=True):
-        if not gpu.discrete:
-            continue
-        tag = f" {gpu.address.removeprefix('0000:')}" if len(gpus) > 1 and gpu.address else ""
-        name = f"Resizable BAR{tag}"
-        if gpu.bar_bytes is None:
-            yield Check(SECTION, name, "skip", "cannot be read here; Intel Graphics Software, System, shows it")
-            continue
-        found = f"the processor sees {gpu.bar_bytes / 2**20:.0f} MiB of the card's memory"
-        wanted = "all of it"
-        if gpu.resizable_bar is None:
-            yield Check(SECTION, name, "ok", found)
-        elif gpu.resizable_bar:
-            yield Check(SECTION, name, "ok", found, wanted)
-        else:
-            fix = "turn on Resizable BAR and Above 4G Decoding in the firmware (CSM off)"
-            # xe refuses such cards (isSmallBarConfigAllowed); with i915 they work slowly.
-            status: Status = "fail" if gpu.kernel_driver == "xe" else "warn"
-            yield own.judge(Check(SECTION, name, status, found, wanted, fix))
+def _resizable_bar(gpu: Adapter, tag: str) -> Check:
+    name = f"Resizable BAR{tag}"
+    if gpu.bar_bytes is None:
+        return Check(SECTION, name, "skip", "cannot be read here; Intel Graphics Software, System, shows it")
+    found = f"the processor sees {gpu.bar_bytes / 2**20:.0f} MiB of the card's memory"
+    if gpu.resizable_bar is not False:
+        return Check(SECTION, name, "ok", found, "all of it")
+    fix = "turn on Resizable BAR and Above 4G Decoding in the firmware (CSM off)"
+    # xe refuses such cards (isSmallBarConfigAllowed); with i915 they work slowly.
+    status: Status = "fail" if gpu.kernel_driver == "xe" else "warn"
+    return Check(SECTION, name, status, found, "all of it", fix)
 
 
 def _situation(context: Context, gpus: Sequence[Adapter]) -> Situation:
@@ -359,7 +361,8 @@ def _known(context: Context, gpus: Sequence[Adapter]) -> Iterator[Check]:
         if problem.not_ours:
             yield Check(SECTION, "known problem", "ok", f"{found}; {problem.not_ours}")
         else:
-            yield Check(SECTION, "known problem", "warn", found, fix=problem.fix)
+            status: Status = "fail" if problem.hides_gpus else "warn"
+            yield Check(SECTION, "known problem", status, found, fix=problem.fix)
     if not shown:
         listed = sum(problem.confirmed for problem in known_problems())
         yield Check(SECTION, "known problems", "ok", f"none of the {listed} on docvino's list")

@@ -59,7 +59,9 @@ def _container(system: System) -> Check:
 def _processor(system: System) -> Check:
     speeds = [title for flag, title in _SPEEDS if flag in system.flags]
     memory = f"{system.memory_bytes / 2**30:.1f} GiB of memory" if system.memory_bytes else ""
-    parts = [system.cpu or "unknown", ", ".join(speeds), memory]
+    if not (system.cpu or system.memory_bytes):
+        return Check(SECTION, "processor", "skip", "cannot be told here")
+    parts = [system.cpu, ", ".join(speeds), memory]
     found = "; ".join(part for part in parts if part)
     if system.flags and "avx2" not in system.flags:
         fix = "OpenVINO's wheels need AVX2: another machine, or, for a virtual one, its host's processor"

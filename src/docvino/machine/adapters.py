@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from docvino.machine.border import Machine, Node
 from docvino.machine.table import INTEL, GpuFacts, NpuFacts, table
@@ -83,23 +83,25 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Adapters:
-    """`others`: PCI ids of display adapters of other makers, as 10de:2684."""
+    """`others`: PCI ids of display adapters of other makers, as 10de:2684. `visible`: there is a bus to look at."""
 
     gpus: tuple[Adapter, ...] = ()
     npus: tuple[Adapter, ...] = ()
     others: tuple[str, ...] = ()
+    visible: bool = True
 
 
 def find_adapters(machine: Machine) -> Adapters:
     """Display adapters and NPUs on the PCI bus (Linux) or in the registry (Windows); discrete cards first."""
     found = _windows(machine) if machine.system == "Windows" else _linux(machine)
-    gpus = sorted((each for each in found.gpus), key=lambda each: (not each.discrete, each.address))
-    return Adapters(tuple(gpus), found.npus, found.others)
+    gpus = sorted(found.gpus, key=lambda each: (not each.discrete, each.address))
+    return replace(found, gpus=tuple(gpus))
 
 
 def _linux(machine: Machine) -> Adapters:
     gpus, npus, others = [], [], []
-    for address in machine.names(_PCI):
+    addresses = machine.names(_PCI)
+    for address in addresses:
         base = f"{_PCI}/{address}"
         kind = int(machine.text(f"{base}/class") or "0", 16) >> 16
         if kind not in (_DISPLAY, _ACCELERATOR):
@@ -113,7 +115,7 @@ def _linux(machine: Machine) -> Adapters:
             gpus.append(_linux_gpu(machine, address, device))
         elif device in table().npus:
             npus.append(_linux_npu(machine, address, device))
-    return Adapters(tuple(gpus), tuple(npus), tuple(others))
+    return Adapters(tuple(gpus), tuple(npus), tuple(others), bool(addresses))
 
 
 def _linux_gpu(machine: Machine, address: str, device: str) -> Adapter:

@@ -52,6 +52,11 @@ class Problem:
         """Whether it warns by itself: seen by its makers or bisected by a reporter, and docvino's business."""
         return self.grade != "C" and not self.not_ours
 
+    @property
+    def hides_gpus(self) -> bool:
+        """Whether it is why OpenCL lists no GPU."""
+        return "opencl" in self.conditions
+
 
 def _version(found: str | None, bounds: str | Sequence[str]) -> bool:
     version = parse_version(found) if found else None
