@@ -167,9 +167,12 @@ def gpu_properties(device: str, address: str, name: str, kind: str, arch: str, m
     }
 
 
-def opencl_device(name: str, driver: str, address: str | None, memory: int, vendor: str = "8086") -> Readings:
+def opencl_device(
+    name: str, driver: str, address: str | None, memory: int, vendor: str = "8086", *, gpu: bool = True
+) -> Readings:
     return {
         "name": name,
+        "gpu": gpu,
         "vendor": vendor,
         "driver": driver,
         "address": address,
@@ -266,7 +269,7 @@ def pair() -> Readings:
     openvino(machine, GPU_0=small, GPU_1=large)
     load(machine, "GPU.0", {act_file(machine, inside): ["300", "1550"]})
     load(machine, "GPU.1", {act_file(machine, outside): ["400", "2850"]})
-    load(machine, "GPU")
+    load(machine, "GPU", {act_file(machine, inside): ["300", "1550"]})
     return machine
 
 
@@ -345,6 +348,7 @@ def windows() -> Readings:
         GPU_0=gpu_properties(UHD_770, "0000:00:02.0", *small, xmx=False),
         GPU_1=gpu_properties(B580, "0000:04:00.0", *large, xmx=True),
     )
+    load(machine, "GPU")
     return machine
 
 

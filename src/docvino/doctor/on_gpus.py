@@ -19,6 +19,8 @@ from docvino.machine.versions import compare, parse_version
 
 SECTION = "Intel GPUs"
 NPU_SECTION = "Intel NPUs"
+_PASS_GPU = 'docker run --device /dev/dri --group-add "$(stat -c %g /dev/dri/renderD128)" ...'
+_PASS_NPU = 'docker run --device /dev/accel --group-add "$(stat -c %g /dev/accel/accel0)" ...'
 DEBS = "the packages of github.com/intel/compute-runtime/releases"
 # By ConfigManagerErrorCode of Win32_PnPEntity (learn.microsoft.com).
 _WINDOWS_PROBLEMS = {
@@ -82,6 +84,8 @@ def _no_gpu(context: Context, chain: Chain) -> Iterator[Check]:
         yield Check(SECTION, "PCI device", "ok", found)
         return
     fix = "use --device CPU, or a machine with an Intel GPU; a virtual machine needs the card passed through to it"
+    if context.facts.system.container and not context.facts.adapters.visible:
+        fix = f"{_PASS_GPU}; and /sys must be the host's"
     yield chain.judge(Check(SECTION, "PCI device", "fail", found, "an Intel GPU", fix))
     context.facts.causes["GPU"] = "PCI device"
 
@@ -146,7 +150,7 @@ def _node(gpu: Adapter, tag: str, system: System) -> Check:
     missing = ", ".join(path for path, _ in gpu.nodes)
     if system.container:
         found = f"{missing} is not in this container" if missing else "no node in this container"
-        fix = 'docker run --device /dev/dri --group-add "$(stat -c %g /dev/dri/renderD128)" ...'
+        fix = _PASS_GPU
         return Check(SECTION, name, "fail", found, wanted, fix)
     found = f"{missing} is missing" if missing else "the kernel driver made none"
     return Check(
@@ -410,6 +414,8 @@ def check_npus(context: Context) -> Iterator[Check]:
     if not npus:
         if chain.severity == "fail":
             fix = "use --device CPU or GPU; Intel Core Ultra processors have one"
+            if system.container and not facts.adapters.visible:
+                fix = _PASS_NPU
             yield chain.judge(Check(NPU_SECTION, "PCI device", "fail", "no Intel NPU", "an Intel NPU", fix))
             facts.causes["NPU"] = "PCI device"
         return
@@ -438,7 +444,7 @@ def _linux_npu(npu: Adapter, system: System, drivers: Drivers) -> Iterator[Check
     if not there:
         fix = "reboot: the kernel driver did not start, or its firmware is missing"
         if system.container:
-            fix = 'docker run --device /dev/accel --group-add "$(stat -c %g /dev/accel/accel0)" ...'
+            fix = _PASS_NPU
         yield Check(NPU_SECTION, "device node", "fail", "no /dev/accel/accel0", "/dev/accel/accel0", fix)
     else:
         yield Check(NPU_SECTION, "device node", "ok", there[0][0])

@@ -32,6 +32,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 
 _PLATFORM_NAME, _PLATFORM_VERSION = 0x0902, 0x0901
 _DEVICE_TYPE_ALL = 0xFFFFFFFF
+_TYPE, _TYPE_GPU = 0x1000, 1 << 2
 _NAME, _VENDOR_ID, _DRIVER_VERSION, _GLOBAL_MEM, _MAX_ALLOC = 0x102B, 0x1001, 0x102D, 0x101F, 0x1010
 _PCI_BUS_INFO = 0x410F  # cl_khr_pci_bus_info: domain, bus, device, function
 _NO_PLATFORM, _NO_DEVICE = -1001, -1  # CL_PLATFORM_NOT_FOUND_KHR, CL_DEVICE_NOT_FOUND
@@ -79,6 +80,7 @@ def _devices(library: Any, platform: int) -> list[dict[str, Any]]:
         found.append(
             {
                 "name": _text(library.clGetDeviceInfo, device, _NAME),
+                "gpu": bool(_number(library.clGetDeviceInfo, device, _TYPE) & _TYPE_GPU),
                 "vendor": f"{_number(library.clGetDeviceInfo, device, _VENDOR_ID):04x}",
                 "driver": _text(library.clGetDeviceInfo, device, _DRIVER_VERSION),
                 "address": "{:04x}:{:02x}:{:02x}.{:x}".format(*struct.unpack("<4I", bus)) if len(bus) == 16 else None,

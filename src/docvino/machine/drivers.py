@@ -42,9 +42,13 @@ PACKAGES = (*_RUNTIME, *_LEGACY, *_COMPILER, *_LEVEL_ZERO, *_OTHERS)
 
 @dataclass(frozen=True)
 class OpenClDevice:
-    """`address` is the PCI address where the driver tells it. `vendor` is a PCI vendor id, four hexadecimal digits."""
+    """`address` is the PCI address where the driver tells it. `vendor` is a PCI vendor id, four hexadecimal digits.
+
+    Processors are devices of OpenCL, too: PoCL gives any of them Intel's vendor id.
+    """
 
     name: str
+    gpu: bool
     vendor: str
     driver: str
     address: str | None
@@ -73,7 +77,8 @@ class Drivers:
 
     @property
     def intel(self) -> tuple[OpenClDevice, ...]:
-        return tuple(device for device in self.devices if device.vendor == INTEL)
+        """GPUs of Intel."""
+        return tuple(device for device in self.devices if device.gpu and device.vendor == INTEL)
 
 
 def read_drivers(answer: Answer) -> Drivers:
@@ -81,6 +86,7 @@ def read_drivers(answer: Answer) -> Drivers:
     devices = tuple(
         OpenClDevice(
             device["name"],
+            device["gpu"],
             device["vendor"],
             device["driver"],
             device.get("address"),
