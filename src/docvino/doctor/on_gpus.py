@@ -25,7 +25,7 @@ DEBS = "the packages of github.com/intel/compute-runtime/releases"
 # By ConfigManagerErrorCode of Win32_PnPEntity (learn.microsoft.com).
 _WINDOWS_PROBLEMS = {
     22: ("switched off", "Device Manager: enable the device"),
-    28: ("no driver", "install the driver of intel.com/arc-drivers"),
+    28: ("no driver", "install the current graphics driver of intel.com"),
     43: (
         "stopped by Windows because it reported problems",
         "install the current driver; in a virtual machine, give it all of the card's memory window",
@@ -183,7 +183,7 @@ def _windows_card(gpu: Adapter, tag: str) -> Iterator[Check]:
         yield Check(SECTION, f"Windows status{tag}", "fail", f"{what} (code {gpu.problem})", "working (code 0)", fix)
     name = f"driver{tag}"
     if gpu.driver is None:
-        fix = "install the driver of intel.com/arc-drivers"
+        fix = "install the current graphics driver of intel.com"
         yield Check(SECTION, name, "fail", "none", "Intel's driver", fix)
         return
     dated = f" of {gpu.dated}" if gpu.dated else ""
@@ -198,7 +198,7 @@ def _windows_card(gpu: Adapter, tag: str) -> Iterator[Check]:
     later = bool(gpu.dated and family.windows_date and gpu.dated >= family.windows_date)
     wanted = f"{floor} or later"
     if here is not None and least is not None and here < least and not later:
-        yield Check(SECTION, name, "warn", found, wanted, "install the driver of intel.com/arc-drivers")
+        yield Check(SECTION, name, "warn", found, wanted, "install the current graphics driver of intel.com")
     else:
         yield Check(SECTION, name, "ok", found, wanted)
 
@@ -236,7 +236,7 @@ def _opencl(context: Context, gpus: Sequence[Adapter]) -> Iterator[Check]:
     drivers, system = facts.drivers, facts.system
     windows = facts.machine.system == "Windows"
     loader = "OpenCL.dll" if windows else "libOpenCL.so.1"
-    install = "install the driver of intel.com/arc-drivers" if windows else _install(system)
+    install = "install the current graphics driver of intel.com" if windows else _install(system)
     if not drivers.loads(loader):
         message = drivers.libraries.get(loader, "not looked for")
         yield Check(SECTION, "OpenCL loader", "fail", message, f"{loader} can be loaded", install)
@@ -319,7 +319,7 @@ def _runtime(context: Context, gpus: Sequence[Adapter], install: str) -> Iterato
 def _resizable_bar(gpu: Adapter, tag: str) -> Check:
     name = f"Resizable BAR{tag}"
     if gpu.bar_bytes is None:
-        return Check(SECTION, name, "skip", "cannot be read here; Intel Graphics Software, System, shows it")
+        return Check(SECTION, name, "skip", "cannot be read here; the setup of the firmware and GPU-Z show it")
     found = f"the processor sees {gpu.bar_bytes / 2**20:.0f} MiB of the card's memory"
     if gpu.resizable_bar is not False:
         return Check(SECTION, name, "ok", found, "all of it")
@@ -438,7 +438,7 @@ def _linux_npu(npu: Adapter, system: System, drivers: Drivers) -> Iterator[Check
     packages = "the packages of github.com/intel/linux-npu-driver/releases"
     bound = npu.kernel_driver or "none is bound to it"
     status: Status = "ok" if npu.kernel_driver == "intel_vpu" else "fail"
-    fix = "" if status == "ok" else "sudo modprobe intel_vpu (kernel 6.3 or later)"
+    fix = "" if status == "ok" else "sudo modprobe intel_vpu (kernel 6.6 or later)"
     yield Check(NPU_SECTION, "kernel driver", status, bound, "intel_vpu", fix)
     there = [(path, node) for path, node in npu.nodes if node is not None]
     if not there:
