@@ -29,7 +29,7 @@ from docvino.process import ended, run_child
 Question = Literal["drivers", "openvino", "load"]
 ANSWER = "docvino-answer "  # what the line of a child begins with that is its answer
 COMMAND_LIMIT_S = 15.0
-LIMITS_S: Mapping[Question, float] = {"drivers": 20.0, "openvino": 60.0, "load": 90.0}
+LIMITS_S: Mapping[Question, float] = {"drivers": 60.0, "openvino": 60.0, "load": 90.0}
 TEXT_LIMIT_BYTES = 1 << 20
 _SAMPLE_S = 0.1
 
