@@ -199,25 +199,56 @@ def no_loader(machine: Readings, name: str = "libOpenCL.so.1") -> None:
 def openvino(machine: Readings, trouble: str | None = None, **gpus: Readings) -> None:
     """Devices by name, with _ for the dot."""
     devices = {"CPU": CPU} | {name.replace("_", "."): values for name, values in gpus.items()}
-    facts = {"version": "2026.4.1-22982-e213a147257", "problem": None, "devices": devices, "gpu_trouble": trouble}
+    facts = {
+        "version": "2026.4.1-22982-e213a147257",
+        "problem": None,
+        "devices": devices,
+        "chosen": chosen(devices),
+        "gpu_trouble": trouble,
+    }
     machine["answers"]["openvino"] = {"facts": facts}
     for name in devices:
         load(machine, name)
 
 
+def chosen(devices: Readings) -> Readings:
+    """What docvino takes for each name: docvino.device.devices, whose own tests are tests/unit/test_devices.py."""
+    named = {name: choice(name) for name in devices if name != "NPU" and is_intel(devices[name])}
+    gpus = [name for name in named if name.startswith("GPU")]
+    discrete = [name for name in gpus if devices[name].get("DEVICE_TYPE") == "DISCRETE"]
+    best = (discrete or gpus or ["CPU"])[0]
+    why = "a GPU with memory of its own" if discrete else "no GPU of Intel"
+    named["AUTO"] = choice(best) | {"why": why}
+    if gpus:
+        named["GPU"] = choice(best)
+        named.setdefault("GPU.0", choice(best))
+    if "NPU" in devices:
+        named["NPU"] = choice("NPU")
+    return named
+
+
+def choice(name: str) -> Readings:
+    return {"name": name, "why": "", "execution": "f32" if name == "CPU" else "f16"}
+
+
+def is_intel(properties: Readings) -> bool:
+    return "vendor=0x10de" not in properties.get("DEVICE_ARCHITECTURE", "")
+
+
 def load(machine: Readings, device: str, seen: dict[str, list[str]] | None = None, **facts: object) -> None:
-    """What five seconds of work gave; rates are made up."""
+    """What some seconds of work gave; rates are made up."""
     seconds = "5" if device.startswith("GPU") else "0.5"
-    machine["answers"][f"load {device} {seconds} f32"] = {
+    execution = choice(device)["execution"]
+    machine["answers"][f"load {device} {seconds} {execution}"] = {
         "facts": {
             "devices": [device],
-            "execution": "f32",
+            "execution": execution,
             "compile_s": 0.41,
             "first_s": 0.012,
             "seconds": float(seconds),
             "inferences": 1000,
             "gflops": 6400.0 if device.startswith("GPU") else 480.0,
-            "difference": 2e-6,
+            "difference": 2e-6 if execution == "f32" else 4e-4,
             "problem": None,
             **facts,
         },
@@ -269,7 +300,6 @@ def pair() -> Readings:
     openvino(machine, GPU_0=small, GPU_1=large)
     load(machine, "GPU.0", {act_file(machine, inside): ["300", "1550"]})
     load(machine, "GPU.1", {act_file(machine, outside): ["400", "2850"]})
-    load(machine, "GPU", {act_file(machine, inside): ["300", "1550"]})
     return machine
 
 
@@ -348,7 +378,6 @@ def windows() -> Readings:
         GPU_0=gpu_properties(UHD_770, "0000:00:02.0", *small, xmx=False),
         GPU_1=gpu_properties(B580, "0000:04:00.0", *large, xmx=True),
     )
-    load(machine, "GPU")
     return machine
 
 

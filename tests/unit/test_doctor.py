@@ -209,24 +209,52 @@ def test_without_a_gpu_there_is_one_line_and_a_failure_only_for_those_who_asked_
 
 def test_a_driver_that_crashes_when_it_is_asked_is_a_line(tmp_path: Path) -> None:
     machine = machines.a770()
-    machine["answers"]["drivers"] = {"crashed": "the process that asked was ended by SIGSEGV"}
-    checks = examined(machine, tmp_path)
-    crashed = named(checks, "GPUs")
-    assert (crashed.status, crashed.found) == ("warn", "could not look: the process that asked was ended by SIGSEGV")
+    message = "the process that asked was ended by SIGSEGV"
+    machine["answers"]["drivers"] = {"crashed": message}
+    checks = examined(machine, tmp_path, device="CPU")
+    crashed = named(checks, "OpenCL loader")
+    assert (crashed.status, crashed.found, "update the driver" in crashed.fix) == ("warn", message, True)
     # What was found out before stands, and the examination goes on.
     assert named(checks, "rights").status == "ok"
+    assert named(checks, "compute runtime").status == "ok"
     assert named(checks, "inference on CPU").status == "ok"
+    assert exit_code(checks) == 0
+
+
+def test_openvino_that_a_driver_takes_down_is_a_failure_even_of_the_cpu(tmp_path: Path) -> None:
+    machine = machines.a770()
+    machine["answers"]["openvino"] = {"crashed": "the process that asked did not finish within 60 s and was stopped"}
+    checks = examined(machine, tmp_path, device="CPU")
+    assert named(checks, "OpenVINO").status == "fail"
+    assert exit_code(checks) == 7
 
 
 # ---- several GPUs, GPUs of others
 
 
-def test_gpu_means_the_integrated_one_beside_a_discrete_one_and_the_better_one_is_named(tmp_path: Path) -> None:
-    asked = named(examined(machines.pair(), tmp_path, device="GPU"), "device asked for")
-    assert (asked.status, asked.found) == ("warn", "GPU is GPU.0, Intel(R) UHD Graphics 770 (iGPU)")
-    assert asked.fix == "--device GPU.1 (Intel(R) Arc(TM) B580 Graphics (dGPU))"
-    for name in ("GPU.0", "GPU.1", "gpu.1"):
-        assert named(examined(machines.pair(), tmp_path, device=name), "device asked for").status == "ok"
+def test_which_device_a_name_means_is_said_with_its_full_name(tmp_path: Path) -> None:
+    def said(**flags: object) -> str:
+        check = named(examined(machines.pair(), tmp_path, **flags), "device asked for")
+        assert check.status == "ok"
+        return check.found
+
+    large, small = "Intel(R) Arc(TM) B580 Graphics (dGPU)", "Intel(R) UHD Graphics 770 (iGPU)"
+    assert said() == f"AUTO is GPU.1: {large} (a GPU with memory of its own)"
+    assert said(device="GPU") == f"GPU is GPU.1: {large}"
+    assert said(device="gpu.0") == f"GPU.0: {small}"
+
+
+def test_stages_with_a_device_of_their_own_are_looked_at_each(tmp_path: Path) -> None:
+    checks = examined(machines.a770(), tmp_path, device="GPU", layout_device="cpu", decoder_device="NPU")
+    assert named(checks, "device for layout").found.startswith("CPU: ")
+    missing = named(checks, "device for decoder")
+    assert (missing.status, missing.found.endswith("(first mend: PCI device)")) == ("skip", True)
+    assert [check.name for check in checks if check.status == "fail"] == ["PCI device"]
+    assert [check.section for check in checks if check.status == "fail"] == ["Intel NPUs"]
+    assert {check.name for check in checks if check.name.startswith("inference")} == {
+        "inference on CPU",
+        "inference on GPU",
+    }
 
 
 def test_lines_of_several_cards_carry_their_address_and_the_discrete_one_comes_first(tmp_path: Path) -> None:
@@ -254,13 +282,13 @@ def test_gpus_of_other_makers_are_said_and_never_used(tmp_path: Path) -> None:
     machine["files"][f"{PCI}/0000:05:00.0/vendor"] = "0x10de"
     other = machines.opencl_device("NVIDIA GeForce RTX 4050", "550.54", None, 6 * GIB, vendor="10de")
     machine["answers"]["drivers"]["facts"]["platforms"].append({"name": "CUDA", "version": "3.0", "devices": [other]})
-    devices = machine["answers"]["openvino"]["facts"]["devices"]
-    devices["GPU.0"] = devices.pop("GPU")
-    devices["GPU.1"] = {
+    nvidia = {
         "FULL_DEVICE_NAME": "NVIDIA GeForce RTX 4050 (dGPU)",
         "DEVICE_TYPE": "DISCRETE",
         "DEVICE_ARCHITECTURE": "GPU: vendor=0x10de arch=v8.9.0",
     }
+    arc = machine["answers"]["openvino"]["facts"]["devices"]["GPU"]
+    machines.openvino(machine, GPU_0=arc, GPU_1=nvidia)
     machines.load(machine, "GPU.0", {machines.act_file(machine, CARD): ["2400"]})
     checks = examined(machine, tmp_path, device="GPU.0")
     assert {check.status for check in of_section(checks, GPUS)} == {"ok"}
@@ -479,19 +507,19 @@ def test_wrong_numbers_are_a_failure_of_the_device_that_was_asked_for(tmp_path: 
     wrong = named(checks, "inference on GPU")
     assert (wrong.status, exit_code(checks)) == ("fail", 5)
     assert wrong.found.startswith("wrong numbers: off by 3.0e-01 of the largest value")
-    assert named(examined(machine, tmp_path), "inference on GPU").status == "warn"
+    assert named(examined(machine, tmp_path, device="CPU"), "inference on GPU").status == "warn"
     machines.load(machine, "GPU", difference=None)
     assert "not finite" in named(examined(machine, tmp_path), "inference on GPU").found
 
 
 def test_other_arithmetic_than_asked_for_a_refusal_and_a_crash_are_failures(tmp_path: Path) -> None:
     machine = machines.a770()
-    machines.load(machine, "GPU", execution="f16")
+    machines.load(machine, "GPU", execution="f32")
     asked = named(examined(machine, tmp_path, device="GPU"), "inference on GPU")
-    assert (asked.status, asked.fix, asked.exit_code) == ("fail", "--execution f16", 7)
+    assert (asked.status, asked.fix, asked.exit_code) == ("fail", "--execution f32", 7)
     machines.load(machine, "GPU", problem="[GPU] CL_OUT_OF_RESOURCES exception.")
     assert "CL_OUT_OF_RESOURCES" in named(examined(machine, tmp_path, device="GPU"), "inference on GPU").found
-    machine["answers"]["load GPU 5 f32"] = {
+    machine["answers"]["load GPU 5 f16"] = {
         "crashed": "the process that asked did not finish within 90 s and was stopped"
     }
     crashed = named(examined(machine, tmp_path, device="GPU"), "inference on GPU")
@@ -550,8 +578,8 @@ def test_packages_are_judged_by_what_docvino_asks_for_and_was_tested_with(tmp_pa
 
 def test_openvino_that_cannot_be_imported_is_said_with_its_reason(tmp_path: Path) -> None:
     machine = machines.windows()
-    facts = {"version": None, "problem": "DLL load failed while importing", "devices": {}, "gpu_trouble": None}
-    machine["answers"]["openvino"] = {"facts": facts}
+    facts = {"version": None, "problem": "DLL load failed while importing", "gpu_trouble": None}
+    machine["answers"]["openvino"] = {"facts": facts | {"devices": {}, "chosen": {}}}
     checks = examined(machine, tmp_path)
     broken = named(checks, "OpenVINO")
     assert (broken.status, broken.exit_code) == ("fail", 3)
@@ -604,7 +632,8 @@ def test_a_machine_that_answers_nothing_gives_lines_and_no_error(tmp_path: Path)
     checks = list(examine(settings, Broken()))  # type: ignore[arg-type]
     wrong = [check for check in checks if "could not look" in check.found]
     assert {check.name for check in wrong} >= {"operating system", "Python", "packages", "GPUs", "NPUs", "OpenVINO"}
-    assert all(check.status == "warn" and "--report" in check.fix for check in wrong)
+    assert {check.name for check in wrong if check.status != "warn"} == {"OpenVINO"}
+    assert all("--report" in check.fix for check in wrong)
     assert "could not look: ValueError: text is broken" in {check.found for check in wrong}
 
 

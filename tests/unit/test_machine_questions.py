@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from docvino.machine import ask_drivers, ask_load, ask_openvino
+from docvino.doctor import ask_openvino
+from docvino.machine import ask_drivers, ask_load
 from docvino.machine.answer import answer
 from docvino.machine.border import ANSWER, ThisMachine
 
@@ -145,6 +146,9 @@ def test_openvino_of_this_machine_answers_in_a_process_of_its_own() -> None:
     assert facts["version"].startswith("20")
     assert "FP32" in facts["devices"]["CPU"]["OPTIMIZATION_CAPABILITIES"]
     assert facts["devices"]["CPU"]["DEVICE_TYPE"] in ("INTEGRATED", "DISCRETE")
+    assert facts["chosen"]["CPU"] == {"name": "CPU", "why": "", "execution": "f32"}
+    assert facts["chosen"]["AUTO"]["name"] in facts["devices"]
+    assert facts["chosen"]["AUTO"]["why"]
 
 
 def test_why_there_is_no_gpu_is_told_by_its_plugin() -> None:

@@ -13,7 +13,7 @@ from docvino.machine.adapters import Adapters, find_adapters
 from docvino.machine.border import Machine, NoAnswerError
 from docvino.machine.drivers import Drivers, IcdFile, Packages, read_drivers, read_icds, read_packages
 from docvino.machine.system import System, read_system
-from docvino.settings import Settings
+from docvino.settings import ExecutionPrecision, Settings
 
 Status = Literal["ok", "warn", "fail", "skip"]
 Stage = Literal["fetch", "convert", "verify", "parse"]
@@ -156,22 +156,35 @@ class OpenVinoDevice:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """The device that docvino takes for a name, why (for AUTO), and the arithmetic it uses there by itself."""
+
+    name: str
+    why: str
+    execution: ExecutionPrecision
+
+
+@dataclass(frozen=True)
 class OpenVino:
-    """`problem`: why it cannot be imported; `gpu_trouble`: why its GPU plugin cannot be loaded."""
+    """`problem`: why it cannot be imported; `gpu_trouble`: why its GPU plugin cannot be loaded.
+
+    `chosen`: what docvino takes for a name such as AUTO or GPU, where there is a device for it.
+    """
 
     version: str | None
     problem: str | None
     gpu_trouble: str | None
     devices: tuple[OpenVinoDevice, ...]
+    chosen: Mapping[str, Choice]
 
-    def named(self, wanted: str) -> tuple[OpenVinoDevice, ...]:
-        """The devices that a name may stand for: GPU.1 one, GPU all GPUs."""
-        return tuple(d for d in self.devices if d.name == wanted or d.name.split(".")[0] == wanted)
+    def device(self, name: str) -> OpenVinoDevice:
+        return next(device for device in self.devices if device.name == name)
 
 
 def read_openvino(facts: Mapping[str, Any]) -> OpenVino:
     devices = tuple(OpenVinoDevice(name, values) for name, values in facts["devices"].items())
-    return OpenVino(facts["version"], facts["problem"], facts["gpu_trouble"], devices)
+    chosen = {wanted: Choice(**choice) for wanted, choice in facts["chosen"].items()}
+    return OpenVino(facts["version"], facts["problem"], facts["gpu_trouble"], devices, chosen)
 
 
 @dataclass(frozen=True)
@@ -184,22 +197,38 @@ class Context:
     verbose: bool = False
 
     @property
-    def device(self) -> str:
-        return self.settings.runtime.device.upper()
+    def wanted(self) -> dict[str, str]:
+        """Devices that were asked for, in capitals, by what they are for; only stages with one of their own."""
+        runtime = self.settings.runtime
+        found = {"device asked for": runtime.device}
+        for stage, own in (
+            ("layout", runtime.layout_device),
+            ("vision", runtime.vision_device),
+            ("decoder", runtime.decoder_device),
+        ):
+            if own is not None:
+                found[f"device for {stage}"] = own
+        return {purpose: name.upper() for purpose, name in found.items()}
 
     def severity(self, family: str, otherwise: Status) -> Status:
-        """fail when a device of that family was asked for and OpenVINO does not list it."""
-        if self.device.split(".")[0] != family:
+        """fail when a device of that family was asked for by name and there is none."""
+        names = [name for name in self.wanted.values() if name.split(".")[0] == family]
+        if not names:
             return otherwise
         try:
-            listed = self.facts.openvino.named(self.device)
+            chosen = self.facts.openvino.chosen
         except Exception:  # noqa: BLE001 - OpenVINO has lines of its own; here only the wish counts
             return "fail"
-        return otherwise if listed else "fail"
+        return otherwise if all(name in chosen for name in names) else "fail"
 
 
-def look(section: str, name: str, checks: Callable[[], Iterable[Check]], limit_s: float = LIMIT_S) -> list[Check]:
-    """The checks; what raises or takes too long becomes one line that says so, after those that were done."""
+def look(
+    section: str, name: str, checks: Callable[[], Iterable[Check]], limit_s: float = LIMIT_S, *, fails_with: int = 0
+) -> list[Check]:
+    """The checks; what raises or takes too long becomes one line that says so, after those that were done.
+
+    fails_with   exit code, where nothing works without an answer; 0: the line is a warning
+    """
     done: list[Check] = []
     problem: list[str] = []
 
@@ -221,5 +250,6 @@ def look(section: str, name: str, checks: Callable[[], Iterable[Check]], limit_s
     if thread.is_alive():
         problem.append(f"no answer within {limit_s:g} s")
     if problem:
-        return [*done, Check(section, name, "warn", f"could not look: {problem[0]}", fix=REPORT)]
+        status: Status = "fail" if fails_with else "warn"
+        return [*done, Check(section, name, status, f"could not look: {problem[0]}", fix=REPORT, exit_code=fails_with)]
     return done

@@ -231,12 +231,30 @@ def _install(system: System) -> str:
     return f"{known.command}; {known.note}" if known.note else known.command
 
 
+def _drivers(context: Context) -> Drivers | None:
+    """What the drivers answered; None when they did not."""
+    try:
+        return context.facts.drivers
+    except (NoAnswerError, OSError):
+        return None
+
+
 def _opencl(context: Context, gpus: Sequence[Adapter]) -> Iterator[Check]:
     facts = context.facts
-    drivers, system = facts.drivers, facts.system
+    system = facts.system
     windows = facts.machine.system == "Windows"
     loader = "OpenCL.dll" if windows else "libOpenCL.so.1"
     install = "install the current graphics driver of intel.com" if windows else _install(system)
+    try:
+        drivers = facts.drivers
+    except NoAnswerError as error:
+        # Whatever asks this driver will fare alike, OpenVINO, too.
+        fix = f"update the driver: {install}"
+        yield Check(SECTION, "OpenCL loader", "fail", str(error), f"{loader} answers", fix)
+        if not windows:
+            yield _icd(context, install)
+            yield from _runtime(context, gpus, install)
+        return
     if not drivers.loads(loader):
         message = drivers.libraries.get(loader, "not looked for")
         yield Check(SECTION, "OpenCL loader", "fail", message, f"{loader} can be loaded", install)
@@ -270,10 +288,8 @@ def _icd(context: Context, install: str) -> Check:
 
 def runtime_version(context: Context) -> str | None:
     """The compute runtime's version: what an OpenCL device of Intel says, else that of its package."""
-    try:
-        intel = context.facts.drivers.intel
-    except (NoAnswerError, OSError):
-        intel = ()
+    drivers = _drivers(context)
+    intel = drivers.intel if drivers else ()
     package = context.facts.packages.runtime
     loaded = next((device.driver for device in intel), None)
     # OpenCL says 26.18.38308 where the package says 26.18.38308.1: the longer one tells more when both agree.
@@ -331,10 +347,7 @@ def _resizable_bar(gpu: Adapter, tag: str) -> Check:
 
 def _situation(context: Context, gpus: Sequence[Adapter]) -> Situation:
     facts = context.facts
-    try:
-        drivers: Drivers | None = facts.drivers
-    except (NoAnswerError, OSError):
-        drivers = None
+    drivers = _drivers(context)
     try:
         openvino = facts.openvino.version
     except (NoAnswerError, OSError):
@@ -376,21 +389,11 @@ def _known(context: Context, gpus: Sequence[Adapter]) -> Iterator[Check]:
 
 
 def _seen(context: Context, count: int) -> Iterator[Check]:
-    drivers, openvino = context.facts.drivers, context.facts.openvino
+    drivers, openvino = _drivers(context), context.facts.openvino
     install = _install(context.facts.system)
-    # What drivers print of themselves is the best hint there is.
-    hint = next((line for line in drivers.said if "BAR" in line or "rror" in line), "")
-    listed = ", ".join(f"{device.name} (driver {device.driver})" for device in drivers.intel)
     wanted = "each Intel GPU" if count > 1 else "the Intel GPU"
-    others = [device.name for device in drivers.devices if device not in drivers.intel]
-    if drivers.problem is not None:
-        yield Check(SECTION, "OpenCL devices", "fail", drivers.problem, wanted, install)
-    elif len(drivers.intel) < count:
-        found = listed or (f"only {', '.join(others)}" if others else "none")
-        found += f"; it says: {hint}" if hint else ""
-        yield Check(SECTION, "OpenCL devices", "fail", found, wanted, f"update the runtime: {install}")
-    else:
-        yield Check(SECTION, "OpenCL devices", "ok", listed, wanted)
+    if drivers is not None:
+        yield _opencl_devices(drivers, count, wanted, install)
     gpu_devices = [device for device in openvino.devices if device.is_gpu and device.intel]
     if len(gpu_devices) < count:
         found = ", ".join(f"{device.name} {device.full_name}" for device in gpu_devices) or "none"
@@ -401,6 +404,20 @@ def _seen(context: Context, count: int) -> Iterator[Check]:
     else:
         found = ", ".join(f"{device.name} is {device.full_name}" for device in gpu_devices)
         yield Check(SECTION, "OpenVINO's GPUs", "ok", found, wanted)
+
+
+def _opencl_devices(drivers: Drivers, count: int, wanted: str, install: str) -> Check:
+    # What drivers print of themselves is the best hint there is.
+    hint = next((line for line in drivers.said if "BAR" in line or "rror" in line), "")
+    listed = ", ".join(f"{device.name} (driver {device.driver})" for device in drivers.intel)
+    others = [device.name for device in drivers.devices if device not in drivers.intel]
+    if drivers.problem is not None:
+        return Check(SECTION, "OpenCL devices", "fail", drivers.problem, wanted, install)
+    if len(drivers.intel) < count:
+        found = listed or (f"only {', '.join(others)}" if others else "none")
+        found += f"; it says: {hint}" if hint else ""
+        return Check(SECTION, "OpenCL devices", "fail", found, wanted, f"update the runtime: {install}")
+    return Check(SECTION, "OpenCL devices", "ok", listed, wanted)
 
 
 # ---- NPUs
@@ -424,9 +441,9 @@ def check_npus(context: Context) -> Iterator[Check]:
         checks = _windows_card(npu, "") if windows else _linux_npu(npu, system, facts.drivers)
         for check in checks:
             yield chain.judge(Check(NPU_SECTION, check.name, check.status, check.found, check.wanted, check.fix))
-    listed = facts.openvino.named("NPU")
+    listed = facts.openvino.chosen.get("NPU")
     if listed:
-        yield Check(NPU_SECTION, "OpenVINO's NPU", "ok", listed[0].full_name)
+        yield Check(NPU_SECTION, "OpenVINO's NPU", "ok", facts.openvino.device(listed.name).full_name)
     else:
         check = Check(NPU_SECTION, "OpenVINO's NPU", "fail", "none", "the NPU", "update the NPU driver")
         yield chain.judge(check, consequence=True)

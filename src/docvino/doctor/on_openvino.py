@@ -53,48 +53,39 @@ def _device(device: OpenVinoDevice, *, wsl: bool) -> Check:
 
 
 def check_device(context: Context) -> Iterator[Check]:
-    """The device that was asked for."""
-    openvino, wanted = context.facts.openvino, context.device
-    named = openvino.named(wanted)
-    if not named:
-        names = tuple(device.name for device in openvino.devices)
+    """The device that was asked for, and those of single stages."""
+    openvino = context.facts.openvino
+    names = tuple(device.name for device in openvino.devices)
+    for purpose, wanted in context.wanted.items():
+        choice = openvino.chosen.get(wanted)
+        if choice is not None:
+            title = openvino.device(choice.name).full_name
+            is_other = "" if choice.name == wanted else f" is {choice.name}"
+            why = f" ({choice.why})" if choice.why else ""
+            yield Check(SECTION, purpose, "ok", f"{wanted}{is_other}: {title}{why}")
+            continue
         found = f"OpenVINO sees no device {wanted!r} on this machine"
         if cause := context.facts.causes.get(wanted.split(".")[0]):
-            yield Check(SECTION, "device asked for", "skip", f"{found} (first mend: {cause})")
-            return
+            yield Check(SECTION, purpose, "skip", f"{found} (first mend: {cause})")
+            continue
         one_of = f"one of {', '.join(names)}" if names else ""
         fix = nearest(wanted, names) if names else "pip install --force-reinstall openvino"
-        yield Check(SECTION, "device asked for", "fail", found, one_of, fix, DeviceError.exit_code)
-        return
-    gpus = [device for device in openvino.devices if device.is_gpu and device.intel]
-    if wanted == "GPU" and len(gpus) > 1:
-        # OpenVINO sorts integrated before discrete (ocl_device_detector.cpp), and GPU stands for the first.
-        first = gpus[0]
-        better = next((device for device in gpus if device.kind == "discrete"), None)
-        if better is not None and first.kind != "discrete":
-            found = f"GPU is {first.name}, {first.full_name}"
-            fix = f"--device {better.name} ({better.full_name})"
-            yield Check(SECTION, "device asked for", "warn", found, "the discrete GPU, which is faster", fix)
-            return
-    yield Check(SECTION, "device asked for", "ok", f"{wanted}: {named[0].full_name}")
+        yield Check(SECTION, purpose, "fail", found, one_of, fix, DeviceError.exit_code)
 
 
 def check_inference(context: Context) -> Iterator[Check]:
-    """Some seconds of work on the device asked for and on every other GPU of Intel."""
+    """Some seconds of work on the devices asked for and on every other GPU of Intel."""
     openvino = context.facts.openvino
-    if openvino.problem is not None:
-        return
-    names = [context.device] if openvino.named(context.device) else []
-    names += [d.name for d in openvino.devices if d.is_gpu and d.intel and d.name not in names]
-    if "GPU" in names:  # it is the first of them
-        names = [name for name in names if name != "GPU.0"]
-    for name in names:
-        yield from _busy(context, name, asked=name == context.device)
+    asked = {choice.name for name in context.wanted.values() if (choice := openvino.chosen.get(name))}
+    for device in openvino.devices:
+        if device.name in asked or (device.is_gpu and device.intel):
+            yield from _busy(context, device, asked=device.name in asked)
 
 
-def _busy(context: Context, name: str, *, asked: bool) -> Iterator[Check]:
-    facts, execution = context.facts, context.settings.runtime.execution
-    device = facts.openvino.named(name)[0]
+def _busy(context: Context, device: OpenVinoDevice, *, asked: bool) -> Iterator[Check]:
+    facts, name = context.facts, device.name
+    own = facts.openvino.chosen.get(name)
+    execution = context.settings.runtime.execution or (own.execution if own else "f32")
     adapter = _adapter_of(context, device)
     files = frequency_files(facts.machine, adapter) if adapter else None
     seconds = GPU_LOAD_S if device.is_gpu else CPU_LOAD_S

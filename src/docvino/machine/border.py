@@ -29,6 +29,12 @@ from docvino.process import ended, run_child
 Question = Literal["drivers", "openvino", "load"]
 ANSWER = "docvino-answer "  # what the line of a child begins with that is its answer
 COMMAND_LIMIT_S = 15.0
+# Run by their names, each in a process of its own.
+MODULES: Mapping[Question, str] = {
+    "drivers": "docvino.machine.ask_drivers",
+    "openvino": "docvino.doctor.ask_openvino",
+    "load": "docvino.machine.ask_load",
+}
 LIMITS_S: Mapping[Question, float] = {"drivers": 60.0, "openvino": 60.0, "load": 90.0}
 TEXT_LIMIT_BYTES = 1 << 20
 _SAMPLE_S = 0.1
@@ -246,7 +252,7 @@ class ThisMachine:
         return Disk(shutil.disk_usage(there).free, os.access(there, os.W_OK))
 
     def ask(self, question: Question, *arguments: str, watch: Sequence[str] = ()) -> Answer:
-        command = [sys.executable, "-m", f"docvino.machine.ask_{question}", *arguments]
+        command = [sys.executable, "-m", MODULES[question], *arguments]
         limit_s = LIMITS_S[question]
         with _log_file() as log, _watching(self.text, watch) as seen:
             code = run_child(command, log, limit_s, {**os.environ, "PYTHONIOENCODING": "utf-8"})

@@ -1,12 +1,12 @@
-"""Asks OpenVINO for its devices, in a process of its own: a driver may crash or hang it.
+"""Asks OpenVINO for its devices and docvino which of them it takes, in a process of its own: a driver may crash it.
 
-python -m docvino.machine.ask_openvino
+Run as `python -m docvino.doctor.ask_openvino`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from docvino.machine.answer import answer
@@ -23,6 +23,7 @@ PROPERTIES = (
     "GPU_EXECUTION_UNITS_COUNT",
     "GPU_DEVICE_TOTAL_MEM_SIZE",
     "GPU_DEVICE_MAX_ALLOC_MEM_SIZE",
+    "GPU_DRIVER_VERSION",  # not among the properties that a GPU lists, and answered all the same
     "NPU_DRIVER_VERSION",
     "NPU_DEVICE_TOTAL_MEM_SIZE",
 )
@@ -66,18 +67,38 @@ def gpu_trouble(core: Any) -> str | None:
     return None
 
 
+def choices(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What docvino takes for each name that a setting may have: the device, why, and the arithmetic it uses there."""
+    from docvino.device import choose_device, find_device, list_devices
+    from docvino.errors import DeviceError
+    from docvino.settings import AUTO
+
+    found = {}
+    for wanted in dict.fromkeys((AUTO, "CPU", "GPU", "GPU.0", "NPU", *names)):
+        try:
+            device = find_device(wanted)
+            why = choose_device(list_devices())[1] if wanted == AUTO else ""
+        except DeviceError:
+            continue
+        found[wanted] = {"name": device.name, "why": why, "execution": device.profile.execution}
+    return found
+
+
 def main() -> None:
     try:
-        import openvino
+        from docvino.device import open_core, openvino_version
     except Exception as error:  # noqa: BLE001 - a missing library of the system comes as several kinds of error
-        answer({"version": None, "problem": " ".join(str(error).split())[-400:], "devices": {}, "gpu_trouble": None})
+        problem = " ".join(str(error).split())[-400:]
+        answer({"version": None, "problem": problem, "devices": {}, "chosen": {}, "gpu_trouble": None})
         return
-    core = openvino.Core()
+    core = open_core()
+    devices = read_devices(core)
     answer(
         {
-            "version": str(openvino.get_version()),
+            "version": openvino_version(),
             "problem": None,
-            "devices": read_devices(core),
+            "devices": devices,
+            "chosen": choices(devices),
             "gpu_trouble": gpu_trouble(core),
         }
     )
