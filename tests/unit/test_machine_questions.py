@@ -5,15 +5,18 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import machines
 from docvino.doctor import ask_openvino
 from docvino.machine import ask_drivers, ask_load
 from docvino.machine.answer import answer
 from docvino.machine.border import ANSWER, ThisMachine
+from fake_core import FakeCore, b580, geforce, uhd
 
 # ---- OpenCL, through a library made of callbacks: what is called is real ctypes
 
@@ -149,6 +152,24 @@ def test_openvino_of_this_machine_answers_in_a_process_of_its_own() -> None:
     assert facts["chosen"]["CPU"] == {"name": "CPU", "why": "", "execution": "f32"}
     assert facts["chosen"]["AUTO"]["name"] in facts["devices"]
     assert facts["chosen"]["AUTO"]["why"]
+
+
+def test_what_docvino_takes_for_each_name_is_told_with_its_arithmetic(machine: Callable[..., FakeCore]) -> None:
+    core = machine(uhd("GPU.0"), b580("GPU.1"), geforce("GPU.2"))
+    told = ask_openvino.choices(core.available_devices)
+    assert {wanted: choice["name"] for wanted, choice in told.items()} == {
+        "AUTO": "GPU.1",
+        "CPU": "CPU",
+        "GPU": "GPU.1",
+        "GPU.0": "GPU.0",
+        "GPU.1": "GPU.1",
+    }
+    assert told["AUTO"]["why"] == "a GPU with memory of its own"
+    assert (told["CPU"]["execution"], told["GPU.1"]["execution"]) == ("f32", "f16")
+    # The recorded machines of other tests choose alike.
+    devices = ask_openvino.read_devices(core)
+    assert machines.chosen(devices) == told
+    assert devices["GPU.1"]["GPU_DRIVER_VERSION"] == "26.22.38646.4"
 
 
 def test_why_there_is_no_gpu_is_told_by_its_plugin() -> None:

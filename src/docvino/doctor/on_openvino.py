@@ -47,6 +47,8 @@ def _device(device: OpenVinoDevice, *, wsl: bool) -> Check:
             parts.append(f"largest allocation {int(largest) / 2**30:.1f} GiB")
             if wsl and int(largest) <= 2**30:
                 parts[-1] += ", a cap of WSL: what needs more in one piece fails"
+        if driver := properties.get("GPU_DRIVER_VERSION"):
+            parts.append(f"driver {driver}")
         if device.address:
             parts.append(device.address)
     return Check(SECTION, name, "ok", f"{device.full_name} ({'; '.join(part for part in parts if part)})")
