@@ -217,7 +217,8 @@ def chosen(devices: Readings) -> Readings:
     gpus = [name for name in named if name.startswith("GPU")]
     discrete = [name for name in gpus if devices[name].get("DEVICE_TYPE") == "DISCRETE"]
     best = (discrete or gpus or ["CPU"])[0]
-    why = "a GPU with memory of its own" if discrete else "no GPU of Intel"
+    integrated = "a GPU, none with memory of its own" if gpus else "no GPU of Intel"
+    why = "a GPU with memory of its own" if discrete else integrated
     named["AUTO"] = choice(best) | {"why": why}
     if gpus:
         named["GPU"] = choice(best)

@@ -12,19 +12,24 @@ import typer
 from rich.text import Text
 
 from docvino.cli_common import (
+    CacheDir,
     Config,
     DataDir,
+    DecoderDevice,
     Device,
     Execution,
     Json,
+    LayoutDevice,
     Precision,
     Preset,
+    VisionDevice,
     note,
     print_json,
     settings_of,
     stdout,
 )
 from docvino.errors import ConfigError, nearest
+from docvino.settings import setting_names
 
 if TYPE_CHECKING:
     from docvino.doctor.check import Check
@@ -39,7 +44,11 @@ def doctor(
     device: Device = None,
     precision: Precision = None,
     execution: Execution = None,
+    layout_device: LayoutDevice = None,
+    vision_device: VisionDevice = None,
+    decoder_device: DecoderDevice = None,
     data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
     config: Config = None,
     stage: Annotated[
         str | None, typer.Option(help="Only what this needs, and failing without it: fetch, convert, verify, parse.")
@@ -58,9 +67,8 @@ def doctor(
     System, Python, packages, Intel GPUs and NPUs with their drivers, OpenVINO, a short inference, folders, models,
     settings with their origins. The exit code is that of the first failure, 0 with warnings only.
     """
-    settings = settings_of(
-        config, preset=preset, device=device, precision=precision, execution=execution, data_dir=data_dir
-    )
+    given = {key: value for key, value in locals().items() if key in setting_names()}
+    settings = settings_of(config, **given)
     from docvino.doctor.check import STAGES
     from docvino.doctor.examine import examine, exit_code
     from docvino.doctor.report import summary, versions, write_report

@@ -91,6 +91,7 @@ class Stages:
     tasks         what such an element may be
     cut           page, regions, options -> crops
     assemble      -> blocks in reading order
+    warm          runs the sizes that a device compiles for; how many there are
     """
 
     orientation: Orientation | None
@@ -100,6 +101,7 @@ class Stages:
     cut: Callable[[PageImage, Sequence[Region], ParseOptions], list[Crop]]
     assemble: Callable[[_Reading], tuple[Block, ...]]
     models: tuple[ModelProvenance, ...]
+    warm: Callable[[], int]
 
 
 class Parser:
@@ -206,6 +208,14 @@ class Parser:
             options=options.model_dump(exclude={"password"}),
         )
 
+    def warm(self) -> int:
+        """Runs every size of input that devices are given ahead of time; returns how many, 0 where any size is as good.
+
+        Raises: InferenceError.
+        """
+        with self._lock:
+            return self._stages.warm()
+
     def _read_page(self, document: InputDocument, index: int, options: ParseOptions) -> ParsedPage:
         clock = Clock()
         source: PageImage | None = None
@@ -269,9 +279,8 @@ def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
     detector = load(preset.detection)
     recogniser = load(preset.recognition)
     characters = bundles[-1][0].characters()
-    readers: dict[Task, Reader] = {
-        "ocr": LineReader(detector, preset.detection, recogniser, preset.recognition, characters)
-    }
+    lines = LineReader(detector, preset.detection, recogniser, preset.recognition, characters)
+    readers: dict[Task, Reader] = {"ocr": lines}
     if layout is not None:  # it is what finds tables
         readers["table"] = TableReader(load(preset.table), preset.table)
     return Stages(
@@ -282,6 +291,7 @@ def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
         cut=lambda page, regions, _: cut_lines(page, regions),
         assemble=_blocks_of_lines,
         models=tuple(_provenance(*pair) for pair in bundles),
+        warm=lines.warm,
     )
 
 
@@ -318,6 +328,7 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
             cut=lambda page, _, options: whole(page, options.task),
             assemble=lambda reading: element_blocks(*reading.parts),
             models=parts,
+            warm=reader.warm,
         )
     if finder is not None and isinstance(kind, ModelSpec):
         return Stages(
@@ -328,6 +339,7 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
             cut=cut_regions,
             assemble=lambda reading: element_blocks(*reading.parts),
             models=parts,
+            warm=reader.warm,
         )
     return Stages(
         orientation=None,
@@ -337,6 +349,7 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
         cut=lambda page, regions, _: cut_elements(page, regions),
         assemble=lambda reading: blocks_of_lines(*reading.parts),
         models=parts,
+        warm=reader.warm,
     )
 
 

@@ -59,17 +59,17 @@ _PRIVATE = frozenset({"CACHE_DIR", "CONFIG_FILE", "WEIGHTS_PATH", "DEVICE_UUID",
 
 
 def bring_up(
-    name: str, runtime: RuntimeConfig, *, steps: int = STEPS, say: Callable[[str], None] = lambda _: None
+    name: str, runtime: RuntimeConfig, *, steps: int | None = None, say: Callable[[str], None] = lambda _: None
 ) -> Report:
     """Asks everything of the device that `runtime` means, with every precision of the model that is converted.
 
     name    a vision-language model; one that comes with docvino is converted for the occasion
-    steps   calls of mixed work for the look at memory, at least 10
+    steps   calls of mixed work for the look at memory, 10 or more; by default STEPS
 
     Raises: BundleError when no precision of the model is there, DeviceError when the device is absent.
     """
     with tempfile.TemporaryDirectory(prefix="docvino-bring-up-") as scratch:
-        asking = _Asking(name, runtime, _bundles(name, runtime, Path(scratch), say), Path(scratch), steps, say)
+        asking = _Asking(name, runtime, _bundles(name, runtime, Path(scratch), say), Path(scratch), steps or STEPS, say)
         for ask in (asking.device, asking.ports, asking.decoders, asking.visions, asking.reading, asking.starts):
             ask()
         asking.memory()

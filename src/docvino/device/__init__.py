@@ -26,6 +26,7 @@ from docvino.device.devices import (
     target_of,
 )
 from docvino.device.model import Compiled, Model, Tensors
+from docvino.device.padding import PaddedModel
 from docvino.device.profiles import PROFILES, Profile, ShapeSteps
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Entry",
     "Kept",
     "Model",
+    "PaddedModel",
     "Profile",
     "ShapeSteps",
     "Target",

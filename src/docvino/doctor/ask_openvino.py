@@ -5,7 +5,6 @@ Run as `python -m docvino.doctor.ask_openvino`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,20 +38,20 @@ def read_devices(core: Any) -> dict[str, dict[str, Any]]:
                 value = core.get_property(name, key)
             except Exception:  # noqa: BLE001 - properties differ by device and release, and so do their errors
                 continue
-            values[key] = plain(value)
+            values[key] = str(value).rpartition(".")[2] if key == "DEVICE_TYPE" else plain(value)
         found[str(name)] = values
     return found
 
 
 def plain(value: Any) -> Any:
-    """JSON of a property: enumerations by their name, keys as text."""
+    """JSON of a property: what JSON does not know as text."""
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
-    return re.sub(r"^\w+\.", "", str(value))
+    return str(value)
 
 
 def gpu_trouble(core: Any) -> str | None:

@@ -49,14 +49,14 @@ def _cache(context: Context) -> Check:
     if not disk.writable:
         found = f"{folder} cannot be written: every start compiles the models anew"
         return Check(SECTION, "model cache", "warn", found, "a folder of yours", "set --cache-dir")
-    count, size = 0, 0
+    size, entries = 0, set()
     for parent, _, names in os.walk(folder):
         for name in names:
-            count += 1
+            entries.add(parent)
             size += (Path(parent) / name).stat().st_size
-    found = f"{folder}: {count} files, {size >> 20} MiB; {disk.free_bytes / 2**30:.1f} GiB free"
+    found = f"{folder}: {len(entries)} entries, {size >> 20} MiB; {disk.free_bytes / 2**30:.1f} GiB free"
     if size >> 20 > CACHE_LARGE_MIB:
-        fix = f"remove {folder}: it is made anew"
+        fix = "docvino cache prune removes what is of no more use"
         return Check(SECTION, "model cache", "warn", found, f"less than {CACHE_LARGE_MIB} MiB", fix)
     if disk.free_bytes >> 20 < DISK_NEEDED_MIB:
         return Check(SECTION, "model cache", "warn", found, f"{DISK_NEEDED_MIB} MiB free", "free some space")

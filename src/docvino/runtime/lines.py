@@ -34,6 +34,16 @@ class LineReader:
         self._steps = detector.profile.steps
         self._alphabet = recognition.alphabet(characters)
 
+    def warm(self) -> int:
+        """Runs each width of full batches of lines that the device compiles for; returns how many there are."""
+        if self._steps.line_px == 1:
+            return 0
+        facts = self._recognition
+        widths = range(self._steps.line_px, facts.max_width_px + 1, self._steps.line_px)
+        shapes = [(self._batch, 3, facts.height_px, width) for width in widths if width >= facts.min_width_px]
+        name = self._recognition_names[0]
+        return len(list(self._recogniser.run_all({name: np.zeros(shape, np.float32)} for shape in shapes)))
+
     def read(self, crops: Sequence[Crop], options: ParseOptions, clock: Clock) -> list[Answer]:
         return [self._read(crop, options, clock) for crop in crops]
 

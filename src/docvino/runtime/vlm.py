@@ -16,7 +16,7 @@ from docvino.decoder.choose import DecoderChoice, choose_decoder
 from docvino.decoder.contract import KvSettings
 from docvino.decoder.paged import PagedDecoder
 from docvino.decoder.stateful import StatefulDecoder
-from docvino.device import Compiled, Model, compile_part
+from docvino.device import Compiled, Model, PaddedModel, compile_part
 from docvino.document import Answer, Crop
 from docvino.errors import InferenceError, InputError
 from docvino.runtime.engine import Engine, Outcome
@@ -110,6 +110,12 @@ class VlmReader:
             ),
         )
         return cls(vision.what, embed.what, engine, tokenizer, facts), parts
+
+    def warm(self) -> int:
+        """Runs each size of the vision graph that its device compiles for; returns how many there are."""
+        if not isinstance(self._vision, PaddedModel):
+            return 0
+        return self._vision.warm(self._facts.largest_patches()["pixel_values"][1])
 
     def read(self, crops: Sequence[Crop], options: ParseOptions, clock: Clock) -> list[Answer]:
         """Raises: InferenceError when the device fails in the decoder: then no crop of this call has an answer."""
