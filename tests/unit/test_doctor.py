@@ -368,6 +368,15 @@ def test_versions_of_two_machines_can_be_compared_line_by_line() -> None:
 # ---- kernel drivers
 
 
+def test_the_firmware_of_a_card_is_told_to_root(tmp_path: Path) -> None:
+    machine = machines.a770()
+    path = f"/sys/kernel/debug/dri/{CARD}/gt0/uc/guc_info"
+    machine["files"][path] = "GuC firmware: i915/dg2_guc_70.bin\n\tstatus: RUNNING\n\tversion: found 70.20.0\n"
+    assert named(examined(machine, tmp_path), "kernel driver").found == "i915, kernel 6.11.11, firmware GuC 70.20.0"
+    machine["files"][path] = {"error": "Permission denied"}
+    assert named(examined(machine, tmp_path), "kernel driver").found == "i915, kernel 6.11.11"
+
+
 def test_alchemist_on_xe_and_old_kernels_for_battlemage_are_warned_of(tmp_path: Path) -> None:
     machine = machines.a770()
     machine["files"][f"{PCI}/{CARD}/uevent"] = "DRIVER=xe"

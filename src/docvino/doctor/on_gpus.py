@@ -126,6 +126,7 @@ def _kernel_driver(gpu: Adapter, tag: str, system: System) -> Check:
     bound = parse_version(least) if least else None
     old = bool(kernel and bound and compare(kernel, bound) < 0)
     found = f"{gpu.kernel_driver or 'none is bound to it'}, kernel {system.upstream_kernel or 'unknown'}"
+    found += f", firmware GuC {gpu.guc}" if gpu.guc else ""
     if gpu.kernel_driver == "vfio-pci":
         fix = "the card is set aside for a virtual machine: take its id out of vfio-pci's options and reboot"
         return Check(SECTION, name, "fail", found, wanted, fix)

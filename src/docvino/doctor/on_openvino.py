@@ -38,7 +38,8 @@ def _device(device: OpenVinoDevice, *, wsl: bool) -> Check:
         return Check(SECTION, name, "skip", f"{device.full_name}: not Intel's, docvino does not use it")
     properties = device.properties
     capabilities = [str(each) for each in properties.get("OPTIMIZATION_CAPABILITIES", ())]
-    parts = [device.kind, ", ".join(capabilities)]
+    # OpenVINO calls a processor integrated, too.
+    parts = [device.kind if device.is_gpu else "", ", ".join(capabilities)]
     if device.is_gpu:
         parts.append("matrix units (XMX)" if "GPU_HW_MATMUL" in capabilities else "no matrix units")
         if total := properties.get("GPU_DEVICE_TOTAL_MEM_SIZE"):

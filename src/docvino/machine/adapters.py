@@ -34,6 +34,7 @@ class Adapter:
     bar_bytes        size of the memory window the processor sees (BAR 2); None when unknown
     memory_bytes     its own memory; None when unknown or shared
     driver, dated    version and date (2025-01-15) of the Windows driver
+    guc              version of the card's firmware, which only root may read
     problem          Windows's ConfigManagerErrorCode: 0 works, 22 is switched off, 28 has no driver, 43 failed
     name_there       what Windows calls it
     """
@@ -50,6 +51,7 @@ class Adapter:
     memory_bytes: int | None = None
     driver: str | None = None
     dated: str | None = None
+    guc: str | None = None
     problem: int | None = None
     name_there: str = ""
 
@@ -141,7 +143,20 @@ def _linux_gpu(machine: Machine, address: str, device: str) -> Adapter:
         nodes=tuple((f"/dev/dri/{name}", machine.node(f"/dev/dri/{name}")) for name in renderers),
         bar_bytes=_bar_bytes(machine.text(f"{base}/resource") or ""),
         memory_bytes=memory or None,
+        guc=_guc(machine, address, card),
     )
+
+
+def _guc(machine: Machine, address: str, card: str | None) -> str | None:
+    """From debugfs, whose folders are named by address or by number; its text differs by driver, the number does not."""
+    for name in (address, (card or "").removeprefix("card")):
+        try:
+            text = machine.text(f"/sys/kernel/debug/dri/{name}/gt0/uc/guc_info") or ""
+        except OSError:  # for root alone
+            return None
+        if found := re.search(r"found\D*(\d+\.\d+\.\d+)", text):
+            return found.group(1)
+    return None
 
 
 def _linux_npu(machine: Machine, address: str, device: str) -> Adapter:

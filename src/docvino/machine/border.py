@@ -36,7 +36,7 @@ MODULES: Mapping[Question, str] = {
     "load": "docvino.machine.ask_load",
 }
 LIMITS_S: Mapping[Question, float] = {"drivers": 60.0, "openvino": 60.0, "load": 90.0}
-TEXT_LIMIT_BYTES = 1 << 20
+TEXT_LIMIT_BYTES = 16 << 10  # of /proc/cpuinfo the first processors, of other files all
 _SAMPLE_S = 0.1
 
 
@@ -99,7 +99,7 @@ class Machine(Protocol):
     """x86_64 or AMD64, for example."""
 
     def text(self, path: str) -> str | None:
-        """The first MiB of a file, stripped."""
+        """The first 16 KiB of a file, stripped."""
 
     def names(self, folder: str) -> tuple[str, ...]:
         """What is in a folder, sorted."""
