@@ -60,7 +60,7 @@ SIBLINGS = {
 
 OWNERS = {
     # decoder: keys and values in tensors that docvino owns, and the private pass that makes this possible
-    # machine: asked in child processes, as a broken driver may take the process down
+    # machine: a device is kept busy in a child process, which a broken driver may take down
     "openvino": {"device", "convert", "decoder", "machine"},
     "pypdfium2": {"inputs"},
     # codec resizes with Pillow what a model was trained on as Pillow resizes it; decoding stays with inputs.

@@ -54,7 +54,8 @@ def _cache(context: Context) -> Check:
         for name in names:
             entries.add(parent)
             size += (Path(parent) / name).stat().st_size
-    found = f"{folder}: {len(entries)} {'entry' if len(entries) == 1 else 'entries'}, {size >> 20} MiB; {disk.free_bytes / 2**30:.1f} GiB free"
+    count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+    found = f"{folder}: {count}, {size >> 20} MiB; {disk.free_bytes / 2**30:.1f} GiB free"
     if size >> 20 > CACHE_LARGE_MIB:
         fix = "docvino cache prune removes what is of no more use"
         return Check(SECTION, "model cache", "warn", found, f"less than {CACHE_LARGE_MIB} MiB", fix)

@@ -148,7 +148,7 @@ def _linux_gpu(machine: Machine, address: str, device: str) -> Adapter:
 
 
 def _guc(machine: Machine, address: str, card: str | None) -> str | None:
-    """From debugfs, whose folders are named by address or by number; its text differs by driver, the number does not."""
+    """From debugfs, whose folders are named by address or by number; the text around the number differs by driver."""
     for name in (address, (card or "").removeprefix("card")):
         try:
             text = machine.text(f"/sys/kernel/debug/dri/{name}/gt0/uc/guc_info") or ""
