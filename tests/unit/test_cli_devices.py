@@ -84,9 +84,9 @@ def test_this_machine_has_devices_to_show(run: Run) -> None:
     [
         (
             (),
-            "device GPU.1 (Intel(R) Arc(TM) B580 Graphics (dGPU), 11.4 GiB, driver 26.22.38646.4): a GPU with memory of",
+            "device GPU.1 (Intel(R) Arc(TM) B580 Graphics (dGPU), 11.4 GiB, driver 26.22.38646.4): a GPU with",
         ),
-        (("--device", "GPU"), "device GPU.1 (Intel(R) Arc(TM) B580 Graphics (dGPU), 11.4 GiB, driver 26.22.38646.4)\n"),
+        (("--device", "GPU"), "device GPU.1 (Intel(R) Arc(TM) B580 Graphics (dGPU), 11.4 GiB, driver 26.22.38646.4)"),
         (("--device", "GPU.0"), None),
         (("--device", "CPU"), None),
     ],
