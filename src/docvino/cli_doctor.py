@@ -117,7 +117,9 @@ def _print_row(status: str, name: str, text: str, colour: str) -> None:
     head = f"  {status:4}  {name:{_NAME_WIDTH}}  "
     lines = [text]
     if stdout.is_terminal:
-        lines = textwrap.wrap(text, max(30, stdout.width - len(head)), break_long_words=False) or [""]
+        lines = textwrap.wrap(
+            text, max(30, stdout.width - len(head)), break_long_words=False, break_on_hyphens=False
+        ) or [""]
     row = Text(head)
     if status:
         row.stylize(colour, 2, 6)
