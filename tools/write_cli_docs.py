@@ -7,6 +7,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from docvino.cli import app
+from docvino.cli_devices import cache
 from docvino.cli_models import models, toolchain
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
@@ -33,6 +34,8 @@ def command_names() -> list[list[str]]:
         *(["models", name(command)] for command in models.registered_commands),
         ["toolchain"],
         *(["toolchain", name(command)] for command in toolchain.registered_commands),
+        ["cache"],
+        *(["cache", name(command)] for command in cache.registered_commands),
     ]
 
 

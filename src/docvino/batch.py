@@ -142,7 +142,7 @@ class Batch:
         return _Read(document, problem, failed_formats, len(self._formats))
 
     def _header(self, source: Source) -> str:
-        provenance = self._parser.provenance(self._options)
+        provenance = self._parser.provenance(self._options).decides()
         return json.dumps({"source": source.model_dump(), "provenance": provenance.model_dump()}, sort_keys=True)
 
     def _finished_document(self, folder: Path, source: Source) -> Document | None:
@@ -151,7 +151,8 @@ class Batch:
             document = Document.model_validate_json((folder / f"{folder.name}.json").read_bytes())
         except (OSError, ValidationError):
             return None
-        same = document.source == source and document.provenance == self._parser.provenance(self._options)
+        provenance = self._parser.provenance(self._options).decides()
+        same = document.source == source and document.provenance.decides() == provenance
         return document if same and not any(page.status == "failed" for page in document.pages) else None
 
     def _write(self, folder: Path, document: Document, opened: InputDocument) -> dict[Format, DocvinoError]:

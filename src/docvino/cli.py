@@ -19,11 +19,15 @@ from docvino.cli_common import (
     CacheDir,
     Config,
     DataDir,
+    DecoderDevice,
     Device,
     Execution,
     Json,
+    LayoutDevice,
     Precision,
     Preset,
+    VisionDevice,
+    announce,
     complain,
     note,
     print_json,
@@ -32,6 +36,8 @@ from docvino.cli_common import (
     stdout,
 )
 from docvino.cli_convert import convert, fetch, reference, verify
+from docvino.cli_devices import cache, devices
+from docvino.cli_doctor import doctor
 from docvino.cli_finetune import finetune
 from docvino.cli_models import models, toolchain
 from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
@@ -52,7 +58,8 @@ app = typer.Typer(
 )
 app.add_typer(models, name="models")
 app.add_typer(toolchain, name="toolchain")
-for command in (fetch, convert, reference, verify, finetune):
+app.add_typer(cache, name="cache")
+for command in (doctor, devices, fetch, convert, reference, verify, finetune):
     app.command()(command)
 
 
@@ -72,43 +79,6 @@ def common(
     if context.invoked_subcommand is None:
         stdout.print(context.get_help())
         raise typer.Exit(2)
-
-
-@app.command()
-def doctor(
-    preset: Preset = None,
-    device: Device = None,
-    precision: Precision = None,
-    data_dir: DataDir = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Checks this machine: Python, OpenVINO, devices, models, settings with their origins."""
-    settings = settings_of(config, preset=preset, device=device, precision=precision, data_dir=data_dir)
-    from docvino.doctor import examine, package_versions
-
-    checks = list(examine(settings))
-    if as_json:
-        print_json(
-            {
-                "checks": [asdict(check) for check in checks],
-                "packages": package_versions(),
-                "settings": {
-                    name: {"value": origin.value, "origin": origin.source} for name, origin in settings.origins.items()
-                },
-            }
-        )
-    else:
-        colours = {"ok": "green", "warn": "yellow", "fail": "red"}
-        for check in checks:
-            stdout.print(f"[{colours[check.status]}]{check.status:4}[/] {check.name}: ", end="")
-            stdout.print(check.found, markup=False)
-            if check.fix:
-                stdout.print(f"     fix: {check.fix}", markup=False)
-        stdout.print("\nsettings")
-        for name, origin in settings.origins.items():
-            stdout.print(f"     {name} = {origin.value}  ({origin.source})", markup=False)
-    raise typer.Exit(next((check.exit_code for check in checks if check.status == "fail"), 0))
 
 
 @app.command()
@@ -187,19 +157,30 @@ def parse(
     seed: Annotated[int | None, typer.Option(help="Of the draws. Default 0.")] = None,
     preset: Preset = None,
     device: Device = None,
+    layout_device: LayoutDevice = None,
+    vision_device: VisionDevice = None,
+    decoder_device: DecoderDevice = None,
     precision: Precision = None,
     execution: Execution = None,
-    async_slots: Annotated[int | None, typer.Option(help="Inferences of text lines in flight. Default 2.")] = None,
+    async_slots: Annotated[
+        int | None, typer.Option(help="Inferences of text lines in flight. Default 2, on a graphics card 4.")
+    ] = None,
     max_rows: Annotated[int | None, typer.Option(help="Elements decoded side by side. Default 16.")] = None,
     step_tokens: Annotated[int | None, typer.Option(help="Prompt tokens of one decoder call. Default 512.")] = None,
     kv_cache_mib: Annotated[int | None, typer.Option(help="Memory for keys and values, MiB. Default 1024.")] = None,
     kv_precision: Annotated[
         str | None, typer.Option(help="Stored keys and values: u8, f16, f32. Default u8 on a CPU, else f16.")
     ] = None,
+    self_test: Annotated[
+        bool | None,
+        typer.Option("--self-test/--no-self-test", help="Test a model when first loaded on a device. Default on."),
+    ] = None,
     allow_fallback: Annotated[
         bool | None,
         typer.Option(
-            "--allow-fallback", help="Read one element at a time where the paged decoder fails.", show_default=False
+            "--allow-fallback",
+            help="Where a device refuses a model or answers wrongly, use f32, else the CPU, and say so.",
+            show_default=False,
         ),
     ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; 0 lets OpenVINO choose.")] = None,
@@ -239,6 +220,8 @@ def parse(
             raise ConfigError(f"{len(files)} documents and one standard output", fix="name a folder with -o")
         if resume:
             raise ConfigError("--resume needs a folder to go on in", fix="name it with -o")
+    announce(settings.runtime)
+    if out is None:
         _parse_to_stdout(files[0], settings, wanted[0], pretty=pretty)
         return
     from docvino.batch import Batch, exit_code
@@ -278,6 +261,7 @@ def demo(
 
     chosen = settings.origins["preset"].source != "default"
     names = (settings.runtime.preset,) if chosen else DEMO_PRESETS
+    announce(settings.runtime)
     page = write_page(out)
     outcomes, said = [], []
     for name in names:

@@ -16,12 +16,16 @@ from docvino.cli_common import (
     CacheDir,
     Config,
     DataDir,
+    DecoderDevice,
     Device,
     Execution,
     Json,
+    LayoutDevice,
     Offline,
     Precision,
+    VisionDevice,
     Which,
+    announce,
     complain,
     note,
     number,
@@ -207,7 +211,17 @@ def reference(
 
 def verify(
     name: Which = "pp-ocr",
+    bring_up: Annotated[
+        bool,
+        typer.Option("--bring-up", help="Ask everything of a device nobody has tried, with a VLM such as nano."),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="With --bring-up: the report, as .json and .md.")
+    ] = None,
     device: Device = None,
+    layout_device: LayoutDevice = None,
+    vision_device: VisionDevice = None,
+    decoder_device: DecoderDevice = None,
     precision: Precision = None,
     execution: Execution = None,
     data_dir: DataDir = None,
@@ -215,10 +229,28 @@ def verify(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Proves on a device that converted models give the recorded answers."""
+    """Proves on a device that converted models give the recorded answers.
+
+    With --bring-up a device that nobody has tried is asked everything: paged and plain decoding, each way to store
+    weights, keys and values, positions, copies, crops of many sizes, a second start, memory. It takes minutes, does not
+    stop at a failure and writes a report to send.
+    """
     runtime = settings_of(
-        config, device=device, precision=precision, execution=execution, data_dir=data_dir, cache_dir=cache_dir
+        config,
+        device=device,
+        layout_device=layout_device,
+        vision_device=vision_device,
+        decoder_device=decoder_device,
+        precision=precision,
+        execution=execution,
+        data_dir=data_dir,
+        cache_dir=cache_dir,
     ).runtime
+    announce(runtime)
+    if bring_up:
+        _bring_up(name, runtime, out or Path("docvino-bring-up"), as_json=as_json)
+        return
+    _refuse({"--out": out}, "the report of --bring-up", "leave it out")
     from docvino.bundle import bundle_folder, is_vlm_bundle
     from docvino.verify import raise_failures, verify_model, verify_vlm
 
@@ -247,6 +279,25 @@ def verify(
     else:
         _print_verified(results)
     raise_failures(results)
+
+
+def _bring_up(name: str, runtime: RuntimeConfig, out: Path, *, as_json: bool) -> None:
+    from docvino.bringup import as_markdown, bring_up, write_report
+    from docvino.errors import VerifyError
+
+    found = bring_up(name, runtime, say=note)
+    files = write_report(found, out)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        stdout.print(as_markdown(found), markup=False)
+    note(f"report: {files[0]}, {files[1]}")
+    if found.failed:
+        steps = ", ".join(step.name for step in found.failed)
+        raise VerifyError(
+            f"{len(found.failed)} of {len(found.steps)} steps failed on {found.device['name']}: {steps}",
+            fix=f"send {files[0].name} to the project; until then use --device CPU",
+        )
 
 
 def _is_own_model(name: str, out: Path | None) -> bool:
@@ -288,13 +339,13 @@ def _convert_own(
         raise typer.Exit(EXIT_PARTLY_DONE if len(failed) < len(outcomes) else failed[0].exit_code)
 
 
-def _refuse(given: dict[str, object], what_for: str) -> None:
+def _refuse(
+    given: dict[str, object], what_for: str, fix: str = "leave it out, or name a model file or its folder"
+) -> None:
     """Raises: ConfigError that names the options which are given and do not apply."""
     names = [name for name, value in given.items() if value]
     if names:
-        raise ConfigError(
-            f"{', '.join(names)}: only for {what_for}", fix="leave it out, or name a model file or its folder"
-        )
+        raise ConfigError(f"{', '.join(names)}: only for {what_for}", fix=fix)
 
 
 def _convert_graph(spec: ModelSpec[Any], runtime: RuntimeConfig, *, force: bool) -> dict[str, object]:

@@ -225,7 +225,12 @@ class Source(Frozen):
 class ModelProvenance(Frozen):
     """One model as it really ran: read back from the compiled model, not from the wish.
 
-    part   of a vision-language model, and how it runs, e.g. "decoder: paged, keys and values u8"
+    devices        as compiled, e.g. GPU.1
+    device_name    what the device calls itself; None in documents of older versions
+    driver         version of its user-mode driver; None: it has none, or does not say
+    from_cache     whether the compiled model was loaded; it decides nothing but the time
+    fallback       what else was asked for, and why it is not; None: it runs as asked
+    part           of a vision-language model, and how it runs, e.g. "decoder: paged, keys and values u8"
     """
 
     spec: str
@@ -234,6 +239,10 @@ class ModelProvenance(Frozen):
     devices: tuple[str, ...]
     manifest_sha256: str
     part: str | None = None
+    device_name: str | None = None
+    driver: str | None = None
+    from_cache: bool = False
+    fallback: str | None = None
 
 
 class Provenance(Frozen):
@@ -244,6 +253,11 @@ class Provenance(Frozen):
     openvino: str
     models: tuple[ModelProvenance, ...]
     options: dict[str, str | int | float | bool | None]
+
+    def decides(self) -> Provenance:
+        """Without what differs between runs that read the same: whether compiled models came from the cache."""
+        models = tuple(model.model_copy(update={"from_cache": False}) for model in self.models)
+        return self.model_copy(update={"models": models})
 
 
 class Stats(Frozen):

@@ -194,10 +194,10 @@ class Runner(Protocol):
     def run_all(self, batches: Iterable[Mapping[str, NDArray[np.float32]]]) -> Iterator[Mapping[str, Any]]: ...
 
 
-def run(spec: ModelSpec[Any], golden: Golden, model: Runner) -> list[Tensors]:
+def run(spec: ModelSpec[Any], golden: Golden, model: Runner, repeats: int = REPEATS) -> list[Tensors]:
     """The case's outputs, several times over as in reading: every slot of an asynchronous model must give them."""
     inputs = prepare(spec, golden.images)
-    return list(model.run_all(inputs for _ in range(REPEATS)))
+    return list(model.run_all(inputs for _ in range(repeats)))
 
 
 def compare_all(

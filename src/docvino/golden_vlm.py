@@ -141,7 +141,7 @@ def compare(case: VlmCase, found: Outputs, formats: Sequence[str]) -> VlmCompari
     """
     allowed = max(LIMITS[name] for name in formats)
     parts = tuple(
-        _difference(name, getattr(case.outputs, field), getattr(found, field))
+        difference_of(name, getattr(case.outputs, field), getattr(found, field))
         for name, field in (("vision", "image_embeds"), ("embed", "inputs_embeds"), ("decoder", "logits"))
     )
     wanted = case.outputs.tokens
@@ -192,7 +192,7 @@ def load_case(path: Path) -> VlmCase:
         raise BundleError(f"cannot read golden case {path.name}", fix="record it again, or convert again") from error
 
 
-def _difference(part: str, wanted: Floats, found: Floats) -> PartDifference:
+def difference_of(part: str, wanted: Floats, found: Floats) -> PartDifference:
     if wanted.shape != found.shape:
         return PartDifference(part, float("inf"), float("inf"))
     difference = np.abs(wanted.astype(np.float64) - found)

@@ -10,8 +10,8 @@ from types import MappingProxyType, TracebackType
 from typing import Any
 
 from docvino import __version__
-from docvino.bundle import Bundle, bundle_folder, open_bundle, open_vlm_bundle, vlm_folder
-from docvino.device import Model, compile_model, openvino_version
+from docvino.bundle import Bundle, VlmBundle, bundle_folder, open_bundle, open_vlm_bundle, vlm_folder
+from docvino.device import Compiled, Model, openvino_version
 from docvino.document import (
     Answer,
     Block,
@@ -39,6 +39,7 @@ from docvino.runtime.orientation import Orientation, turn
 from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader
 from docvino.runtime.tables import TableReader
 from docvino.runtime.vlm import VlmReader
+from docvino.selftest import Loaded, load_model
 from docvino.settings import ParseOptions, RuntimeConfig
 from docvino.specs import get_preset, layout_of, picodet
 from docvino.specs.model import ModelSpec, Preset, VlmPreset
@@ -90,6 +91,7 @@ class Stages:
     tasks         what such an element may be
     cut           page, regions, options -> crops
     assemble      -> blocks in reading order
+    warm          runs the sizes that a device compiles for; how many there are
     """
 
     orientation: Orientation | None
@@ -99,6 +101,7 @@ class Stages:
     cut: Callable[[PageImage, Sequence[Region], ParseOptions], list[Crop]]
     assemble: Callable[[_Reading], tuple[Block, ...]]
     models: tuple[ModelProvenance, ...]
+    warm: Callable[[], int]
 
 
 class Parser:
@@ -119,7 +122,8 @@ class Parser:
     def open(cls, runtime: RuntimeConfig) -> Parser:
         """Loads and compiles the models of `runtime.preset`.
 
-        Raises: ConfigError, BundleError (a model is not converted), DeviceError, MissingExtraError.
+        Raises: ConfigError, BundleError (a model is not converted), DeviceError, InferenceError and VerifyError (one
+        fails or answers wrongly where it is loaded for the first time), MissingExtraError.
         """
         folder = vlm_folder(runtime)
         if folder is not None:
@@ -204,6 +208,14 @@ class Parser:
             options=options.model_dump(exclude={"password"}),
         )
 
+    def warm(self) -> int:
+        """Runs every size of input that devices are given ahead of time; returns how many, 0 where any size is as good.
+
+        Raises: InferenceError.
+        """
+        with self._lock:
+            return self._stages.warm()
+
     def _read_page(self, document: InputDocument, index: int, options: ParseOptions) -> ParsedPage:
         clock = Clock()
         source: PageImage | None = None
@@ -250,22 +262,25 @@ def open_source(source: str | Path | bytes, options: ParseOptions, name: str = "
 
 
 def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
-    bundles: list[tuple[Bundle, Model]] = []
+    bundles: list[tuple[Bundle, Loaded[Model]]] = []
 
-    def load(spec: ModelSpec[Any]) -> Model:
-        bundles.append(_load(spec, preset.name, runtime))
-        return bundles[-1][1]
+    def load(spec: ModelSpec[Any], at: RuntimeConfig = runtime) -> Model:
+        bundles.append(_load(spec, preset.name, at))
+        return bundles[-1][1].what
 
     if runtime.layout == "whitespace":
         raise ConfigError(f"{preset.name} finds lines by a model of its own", fix="--layout may be auto, picodet, none")
     orientation = Orientation(load(preset.orientation), preset.orientation)
-    layout = None if runtime.layout == "none" else PicoDetLayout(load(preset.layout), preset.layout)
+    layout = (
+        None
+        if runtime.layout == "none"
+        else PicoDetLayout(load(preset.layout, runtime.on_stage("layout")), preset.layout)
+    )
     detector = load(preset.detection)
     recogniser = load(preset.recognition)
     characters = bundles[-1][0].characters()
-    readers: dict[Task, Reader] = {
-        "ocr": LineReader(detector, preset.detection, recogniser, preset.recognition, characters)
-    }
+    lines = LineReader(detector, preset.detection, recogniser, preset.recognition, characters)
+    readers: dict[Task, Reader] = {"ocr": lines}
     if layout is not None:  # it is what finds tables
         readers["table"] = TableReader(load(preset.table), preset.table)
     return Stages(
@@ -276,10 +291,11 @@ def _open_lines(preset: Preset, runtime: RuntimeConfig) -> Stages:
         cut=lambda page, regions, _: cut_lines(page, regions),
         assemble=_blocks_of_lines,
         models=tuple(_provenance(*pair) for pair in bundles),
+        warm=lines.warm,
     )
 
 
-def _load(spec: ModelSpec[Any], name: str, runtime: RuntimeConfig) -> tuple[Bundle, Model]:
+def _load(spec: ModelSpec[Any], name: str, runtime: RuntimeConfig) -> tuple[Bundle, Loaded[Model]]:
     """
     name   what fetches and converts the model: its preset or itself
     """
@@ -288,7 +304,7 @@ def _load(spec: ModelSpec[Any], name: str, runtime: RuntimeConfig) -> tuple[Bund
     except BundleError as error:
         convert = f"docvino convert {name} --precision {runtime.precision}"
         raise BundleError(str(error), fix=f"docvino fetch {name} && {convert}") from error
-    return bundle, compile_model(bundle.graph, spec, runtime)
+    return bundle, load_model(bundle, spec, runtime)
 
 
 def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
@@ -299,18 +315,8 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
     if kind == "picodet":
         spec = picodet.LAYOUT
     finder = _load_layout(spec, runtime) if spec is not None else None
-    reader, vision, decoder = VlmReader.open(bundle, runtime)
-    base = {
-        "spec": name,
-        "weight_precision": bundle.manifest.precision,
-        "manifest_sha256": bundle.manifest_sha256,
-        "execution_precision": vision.execution_precision,
-        "devices": vision.devices,
-    }
-    parts: tuple[ModelProvenance, ...] = (
-        ModelProvenance(**base, part="vision"),
-        ModelProvenance(**base, part=f"decoder: {decoder.form}, keys and values {decoder.kv_type}"),
-    )
+    reader, loaded = VlmReader.open(bundle, runtime)
+    parts = tuple(_came_to_be(bundle, part.compiled, part.fallback, part.part) for part in loaded)
     if finder is not None:
         parts = (_provenance(*finder), *parts)
     if kind == "none":
@@ -322,31 +328,34 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
             cut=lambda page, _, options: whole(page, options.task),
             assemble=lambda reading: element_blocks(*reading.parts),
             models=parts,
+            warm=reader.warm,
         )
     if finder is not None and isinstance(kind, ModelSpec):
         return Stages(
             orientation=None,
-            layout=DocLayout(finder[1], kind),
+            layout=DocLayout(finder[1].what, kind),
             reader=reader,
             tasks=bundle.facts.tasks,
             cut=cut_regions,
             assemble=lambda reading: element_blocks(*reading.parts),
             models=parts,
+            warm=reader.warm,
         )
     return Stages(
         orientation=None,
-        layout=InkLayout(PicoDetLayout(finder[1], picodet.LAYOUT) if finder is not None else None),
+        layout=InkLayout(PicoDetLayout(finder[1].what, picodet.LAYOUT) if finder is not None else None),
         reader=reader,
         tasks=("ocr",),
         cut=lambda page, regions, _: cut_elements(page, regions),
         assemble=lambda reading: blocks_of_lines(*reading.parts),
         models=parts,
+        warm=reader.warm,
     )
 
 
-def _load_layout(spec: ModelSpec[Any], runtime: RuntimeConfig) -> tuple[Bundle, Model]:
+def _load_layout(spec: ModelSpec[Any], runtime: RuntimeConfig) -> tuple[Bundle, Loaded[Model]]:
     """The layout model beside a vision-language model, at a precision that it has."""
-    beside = runtime.model_copy(update={"precision": spec.stored_as(runtime.precision)})
+    beside = runtime.on_stage("layout").model_copy(update={"precision": spec.stored_as(runtime.precision)})
     try:
         return _load(spec, spec.name, beside)
     except BundleError as error:
@@ -415,13 +424,25 @@ def _failed(index: int, image: PageImage | None, error: InputError | InferenceEr
     )
 
 
-def _provenance(bundle: Bundle, model: Model) -> ModelProvenance:
+def _provenance(bundle: Bundle, loaded: Loaded[Model]) -> ModelProvenance:
+    return _came_to_be(bundle, loaded.what.compiled, loaded.fallback)
+
+
+def _came_to_be(
+    bundle: Bundle | VlmBundle, compiled: Compiled, fallback: str | None, part: str | None = None
+) -> ModelProvenance:
+    device = compiled.target.device
     return ModelProvenance(
         spec=bundle.manifest.spec,
         weight_precision=bundle.manifest.precision,
-        execution_precision=model.execution_precision,
-        devices=model.devices,
+        execution_precision=compiled.execution_precision,
+        devices=compiled.devices,
         manifest_sha256=bundle.manifest_sha256,
+        part=part,
+        device_name=device.full_name,
+        driver=device.driver,
+        from_cache=compiled.from_cache,
+        fallback=fallback,
     )
 
 

@@ -26,12 +26,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+AUTO = "AUTO"  # the device that docvino chooses; OpenVINO's own plugin of that name is not used
 HIDDEN = "(hidden)"  # what is shown in place of a password
 
 WeightPrecision = Literal["fp32", "fp16", "int8", "int4"]
 ExecutionPrecision = Literal["f32", "bf16", "f16"]
 KvPrecision = Literal["u8", "f16", "f32"]
 Layout = Literal["auto", "none", "whitespace", "picodet"]
+Stage = Literal["layout", "vision", "decoder"]
 LayoutShape = Literal["auto", "rect", "quad", "poly"]
 HUBS = ("huggingface", "modelscope", "aistudio")
 
@@ -57,31 +59,62 @@ class RuntimeConfig(BaseModel):
         description="auto: the preset's own; none: a page is one element; whitespace: lines and ruled tables by ink; "
         "picodet: that model",
     )
-    device: str = Field("CPU", description="OpenVINO device: CPU, GPU, GPU.0, GPU.1, NPU")
+    device: str = Field(
+        AUTO,
+        description="OpenVINO device: CPU, GPU (the strongest), GPU.0, GPU.1, NPU, or AUTO: a GPU with memory of its "
+        "own, else any GPU, else the CPU",
+    )
+    layout_device: str | None = Field(None, description="device of the layout model; by default `device`")
+    vision_device: str | None = Field(
+        None, description="device of a vision-language model's vision tower; by default `device`"
+    )
+    decoder_device: str | None = Field(
+        None, description="device of a vision-language model's decoder; by default `device`"
+    )
     precision: WeightPrecision = Field(
         "fp32", description="stored weights: fp32, fp16, int8 or, for vision-language models, int4"
     )
-    execution: ExecutionPrecision = Field("f32", description="arithmetic on the device: f32, bf16 or f16")
-    async_slots: int = Field(2, ge=1, le=64, description="inference requests in flight for text lines")
+    execution: ExecutionPrecision | None = Field(
+        None, description="arithmetic on the device: f32, bf16 or f16; by default f32 on a CPU, f16 elsewhere"
+    )
+    async_slots: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="inference requests in flight for text lines; by default 4 on a GPU with memory of its own, 1 on "
+        "an NPU, else 2",
+    )
     max_rows: int = Field(16, ge=1, le=64, description="crops that a vision-language model decodes side by side")
     step_tokens: int = Field(512, ge=1, le=65_536, description="prompt tokens of one call of the decoder")
     kv_cache_mib: int = Field(1024, ge=1, description="memory for keys and values of the decoder, in MiB")
     kv_precision: KvPrecision | None = Field(
         None, description="stored keys and values: u8, f16 or f32; by default u8 on a CPU, f16 elsewhere"
     )
+    self_test: bool = Field(
+        True, description="compare each model with its recorded answers when it is first loaded on a device"
+    )
     allow_fallback: bool = Field(
-        False, description="where the decoder cannot run in paged form, read one crop at a time"
+        False,
+        description="where a device refuses a model or answers wrongly, compute it in f32, else on the CPU; where the "
+        "decoder cannot run in paged form, read one crop at a time",
     )
     threads: int = Field(0, ge=0, le=1024, description="CPU threads for inference; 0 lets OpenVINO choose")
-    model_cache: bool = Field(True, description="keep compiled models between runs")
+    model_cache: bool = Field(True, description="keep compiled models and passed self-tests between runs")
     data_dir: Path = Field(default_factory=_data_dir, description="where fetched and converted models live")
-    cache_dir: Path = Field(default_factory=_cache_dir, description="where compiled models are cached")
+    cache_dir: Path = Field(
+        default_factory=_cache_dir, description="where compiled models and passed self-tests are kept"
+    )
     offline: bool = Field(False, description="never use the network")
     mirrors: tuple[str, ...] = Field(
         HUBS,
         min_length=1,
         description="where models of hubs are sought, in order: huggingface, modelscope, aistudio, URL",
     )
+
+    def on_stage(self, stage: Stage) -> RuntimeConfig:
+        """These settings with `device` being that of the stage."""
+        own = {"layout": self.layout_device, "vision": self.vision_device, "decoder": self.decoder_device}[stage]
+        return self if own is None else self.model_copy(update={"device": own})
 
     @field_validator("mirrors", mode="before")
     @classmethod

@@ -20,11 +20,12 @@ from docvino.bundle import (
     write_json,
 )
 from docvino.codec.prompt import Tokenizer
-from docvino.device import compile_model, compile_part, openvino_version
-from docvino.errors import DocvinoError, VerifyError
+from docvino.device import compile_model, compile_part, openvino_version, target_of
+from docvino.errors import InferenceError, VerifyError
 from docvino.golden_vlm import PartDifference
+from docvino.selftest import FORMATS, judge
 from docvino.settings import RuntimeConfig
-from docvino.specs.model import ModelSpec, RecognitionFacts
+from docvino.specs.model import ModelSpec
 from docvino.stateful import StatefulReader
 
 
@@ -42,6 +43,7 @@ class Verification:
     max_abs_diff: float | None = None
     tolerance: float | None = None
     max_score_diff: float | None = None
+    from_cache: bool = False
     compile_ms: float | None = None
     infer_ms: float | None = None
 
@@ -50,7 +52,8 @@ class Verification:
 class VlmVerification:
     """How a vision-language model did on one device. `problem` is None when it passed.
 
-    parts     how far each graph was from the recorded numbers; `allowed` is the largest relative difference
+    parts        how far each graph was from the recorded numbers; `allowed` is the largest relative difference
+    from_cache   how many of the graphs were loaded compiled
     """
 
     spec: str
@@ -64,6 +67,8 @@ class VlmVerification:
     allowed: float | None = None
     equal_tokens: int | None = None
     tokens: int | None = None
+    from_cache: int | None = None
+    compile_ms: float | None = None
 
 
 V = TypeVar("V", Verification, VlmVerification)
@@ -78,34 +83,24 @@ def verify_model(spec: ModelSpec[Any], runtime: RuntimeConfig) -> Verification:
     """
     bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
     bundle.check_files()
-    case = golden.load_golden(bundle.golden)
-    characters = bundle.characters() if isinstance(spec.facts, RecognitionFacts) else None
-    base: dict[str, Any] = {
-        "spec": spec.name,
-        "precision": runtime.precision,
-        "device": runtime.device,
-        "execution": runtime.execution,
-        "openvino": openvino_version(),
-        "reference": case.engine,
-    }
+    runtime = runtime.on_stage("layout") if spec.role in ("layout", "document-layout") else runtime
+    base = _base(spec.name, runtime.precision, runtime, golden.load_golden(bundle.golden).engine)
     try:
         started = time.perf_counter()
         model = compile_model(bundle.graph, spec, runtime)
         compiled = time.perf_counter()
-        outputs = golden.run(spec, case, model)
+        comparison = judge(bundle, spec, model)
         finished = time.perf_counter()
-    except DocvinoError as error:
+    except InferenceError as error:
         return _written(bundle, Verification(**base, problem=str(error)))
-    formats = (runtime.precision, _FORMATS[model.execution_precision])
-    comparison = golden.compare_all(spec, case, outputs, characters, formats)
-    base["device"] = ", ".join(model.devices)
     return _written(
         bundle,
         Verification(
-            **base,
+            **{**base, "device": ", ".join(model.devices)},
             **asdict(comparison),
+            from_cache=model.compiled.from_cache,
             compile_ms=(compiled - started) * 1000,
-            infer_ms=(finished - compiled) * 1000 / len(outputs),
+            infer_ms=(finished - compiled) * 1000 / max(golden.REPEATS, model.slots),
         ),
     )
 
@@ -121,28 +116,41 @@ def verify_vlm(folder: Path, runtime: RuntimeConfig) -> VlmVerification:
     bundle.check_files()
     case = golden_vlm.load_case(bundle.golden)
     tokenizer = Tokenizer.open(bundle.tokenizer)
-    base: dict[str, Any] = {
-        "spec": bundle.manifest.spec,
-        "precision": bundle.manifest.precision,
-        "device": runtime.device,
-        "execution": runtime.execution,
-        "openvino": openvino_version(),
-        "reference": case.engine,
-    }
+    base = _base(bundle.manifest.spec, bundle.manifest.precision, runtime, case.engine)
     try:
-        vision, embed, decoder = (compile_part(bundle.part(part), part, runtime) for part in VLM_PARTS)
+        started = time.perf_counter()
+        at = {"vision": runtime.on_stage("vision")}
+        vision, embed, decoder = (
+            compile_part(bundle.part(part), part, at.get(part, runtime.on_stage("decoder"))) for part in VLM_PARTS
+        )
+        compile_ms = (time.perf_counter() - started) * 1000
         reader = StatefulReader(vision, embed, decoder, tokenizer, bundle.facts)
         found = golden_vlm.run(reader, tokenizer, bundle.facts, case.image, case.task, follow=case.outputs.tokens)
-    except DocvinoError as error:
+    except InferenceError as error:
         return _written(bundle, VlmVerification(**base, problem=str(error)))
-    formats = (bundle.manifest.precision, _FORMATS[decoder.execution_precision])
-    base["device"] = ", ".join(decoder.devices)
+    parts = (vision, embed, decoder)
+    formats = (bundle.manifest.precision, *(FORMATS[part.execution_precision] for part in parts))
+    base["device"] = ", ".join(dict.fromkeys(device for part in parts for device in part.devices))
     # asdict would turn the parts into dictionaries.
     comparison = vars(golden_vlm.compare(case, found, formats))
-    return _written(bundle, VlmVerification(**base, **comparison))
+    from_cache = sum(part.compiled.from_cache for part in parts)
+    return _written(bundle, VlmVerification(**base, **comparison, from_cache=from_cache, compile_ms=compile_ms))
 
 
-_FORMATS = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
+def _base(spec: str, precision: str, runtime: RuntimeConfig, reference: str) -> dict[str, Any]:
+    """What is known before anything runs.
+
+    Raises: DeviceError when the device is absent.
+    """
+    target = target_of(runtime)
+    return {
+        "spec": spec,
+        "precision": precision,
+        "device": target.device.name,
+        "execution": target.execution,
+        "openvino": openvino_version(),
+        "reference": reference,
+    }
 
 
 def raise_failures(results: Sequence[Verification | VlmVerification]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from docvino.machine.table import read_toml
 from docvino.render.json import json_schema
 from docvino.settings import ParseOptions, RuntimeConfig
 
@@ -48,3 +49,44 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
 def test_no_document_names_a_folder_of_one_machine() -> None:
     for page in PAGES:
         assert not re.findall(r"(?<![\w.])/(?:home|root|work|tmp)/\w+", page.read_text(encoding="utf-8")), page.name
+
+
+def test_every_test_that_the_docs_name_exists() -> None:
+    named = re.findall(r"`((?:unit|e2e)/test_\w+\.py)::(test_\w+)`", (ROOT / "docs" / "pitfalls.md").read_text("utf-8"))
+    assert len(named) > 30
+    missing = [
+        f"{file}::{name}"
+        for file, name in named
+        if f"\ndef {name}(" not in (ROOT / "tests" / file).read_text(encoding="utf-8")
+    ]
+    assert missing == []
+
+
+def test_the_tested_versions_in_the_docs_are_those_the_doctor_knows() -> None:
+    text = (ROOT / "docs" / "hardware.md").read_text(encoding="utf-8")
+    tested = read_toml("tested.toml")
+    for name, row in {"python": tested["python"], **tested["packages"]}.items():
+        assert f"| {name} | {', '.join(row['versions'])} | {row['range']} |" in text
+
+
+def test_every_line_of_the_doctor_for_gpus_is_explained() -> None:
+    text = (ROOT / "docs" / "hardware.md").read_text(encoding="utf-8").lower()
+    names = (
+        "kernel driver",
+        "device node",
+        "rights",
+        "opencl loader",
+        "opencl driver",
+        "level zero",
+        "compute runtime",
+    )
+    for name in (
+        *names,
+        "compiler (igc)",
+        "resizable bar",
+        "known problem",
+        "opencl devices",
+        "frequency",
+        "inference",
+    ):
+        assert name in text, name

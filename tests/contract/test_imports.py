@@ -55,5 +55,10 @@ def test_help_imports_neither_openvino_nor_numpy() -> None:
     assert python(code + f"print(sorted(set(sys.modules) & {HEAVY}))") == "[]"
 
 
+def test_the_doctor_needs_neither_openvino_nor_numpy_so_that_it_can_say_what_is_wrong_with_them() -> None:
+    code = "import sys\nfrom docvino.doctor import examine, report\nfrom docvino.machine import border\n"
+    assert python(code + f"print(sorted(set(sys.modules) & {HEAVY}))") == "[]"
+
+
 def test_every_public_name_can_be_imported() -> None:
     assert {name for name in docvino.__all__ if getattr(docvino, name) is not None} == set(docvino.__all__)

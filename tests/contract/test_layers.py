@@ -28,22 +28,24 @@ LAYERS = (
         "stateful",
         "download",
         "process",
+        "machine",
     },
     {"fetch", "hub", "archive"},
     {"toolchain"},
+    {"selftest"},
     {"convert", "runtime", "verify", "reference"},
     {"parser"},
     {"outputs"},
-    {"api", "batch", "demo", "doctor", "finetune"},
+    {"api", "batch", "bringup", "demo", "doctor", "finetune"},
     {"cli_common"},
-    {"cli_models", "cli_convert", "cli_finetune"},
+    {"cli_models", "cli_convert", "cli_devices", "cli_doctor", "cli_finetune"},
     {"cli"},
     {"__main__"},
 )
 # Rooms of one layer that may look at each other: an answer to a crop may be its error; codec is what golden cases are
 # made and judged with, and what the plain loop of a vision-language model is made of; reference reads a model's facts
-# as its conversion does; a decoder is compiled under the rules of devices; outputs write formulas as text/math finds
-# them.
+# as its conversion does; a decoder is compiled under the rules of devices; the machine is asked in child processes;
+# outputs write formulas as text/math finds them.
 SIBLINGS = {
     ("document", "errors"),
     ("golden", "codec"),
@@ -52,12 +54,14 @@ SIBLINGS = {
     ("stateful", "codec"),
     ("reference", "convert"),
     ("decoder", "device"),
+    ("machine", "process"),
     ("render", "text"),
 }
 
 OWNERS = {
     # decoder: keys and values in tensors that docvino owns, and the private pass that makes this possible
-    "openvino": {"device", "convert", "decoder"},
+    # machine: a device is kept busy in a child process, which a broken driver may take down
+    "openvino": {"device", "convert", "decoder", "machine"},
     "pypdfium2": {"inputs"},
     # codec resizes with Pillow what a model was trained on as Pillow resizes it; decoding stays with inputs.
     # render draws and encodes with it.
@@ -74,8 +78,8 @@ OWNERS = {
     "openpyxl": {"render"},
     "pikepdf": {"render"},
     "tarfile": {"archive"},
-    "typer": {"cli", "cli_common", "cli_convert", "cli_finetune", "cli_models"},
-    "rich": {"cli", "cli_common", "cli_convert", "cli_finetune", "cli_models"},
+    "typer": {"cli", "cli_common", "cli_convert", "cli_devices", "cli_doctor", "cli_finetune", "cli_models"},
+    "rich": {"cli", "cli_common", "cli_convert", "cli_devices", "cli_doctor", "cli_finetune", "cli_models"},
     "torch": {"reference", "finetune"},
     "transformers": {"reference", "finetune"},
     "peft": {"finetune"},

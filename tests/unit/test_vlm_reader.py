@@ -272,8 +272,8 @@ def test_parse_reads_an_element_and_says_what_ran(
     assert "(length)" in page.warnings[0]
     assert (document.stats.tokens, document.stats.crops) == (9, 1)
     assert document.stats.vision_ms > 0 < document.stats.decoding_ms
-    vision, decoder = document.provenance.models
-    assert (vision.part, decoder.part) == ("vision", "decoder: paged, keys and values u8")
+    parts = [model.part for model in document.provenance.models]
+    assert parts == ["vision", "embed", "decoder: paged, keys and values u8"]
     code, _, _ = run(capsys, *words, "-o", tmp_path / "out", "--task", "formula")
     (block,) = json.loads((tmp_path / "out" / "scan" / "scan.json").read_text(encoding="utf-8"))["pages"][0]["blocks"]
     assert (code, block["label"], block["format"]) == (0, "formula", "latex")

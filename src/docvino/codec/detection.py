@@ -46,6 +46,12 @@ def prepare(pixels: NDArray[np.uint8], size: tuple[int, int], facts: DetectionFa
     return normalise(to_bgr(resize(pixels, *size)), facts.mean, facts.std)
 
 
+def pad(values: NDArray[np.float32], step_px: int) -> NDArray[np.float32]:
+    """float32 (1, 3, h, w) with the last row and column repeated until both sides are multiples of `step_px`."""
+    missing = [(0, -side % step_px) for side in values.shape[2:]]
+    return np.pad(values, [(0, 0), (0, 0), *missing], mode="edge") if any(map(max, missing)) else values
+
+
 def decode(probability: NDArray[np.float32], width_px: int, height_px: int, facts: DetectionFacts) -> list[TextBox]:
     """Probability map float32 (h, w) in 0..1 -> boxes in the pixels of a page of the given size.
 

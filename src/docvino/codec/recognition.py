@@ -58,14 +58,16 @@ def input_width(line: NDArray[np.uint8], facts: RecognitionFacts) -> int:
     return max(1, min(facts.max_width_px, math.ceil(facts.height_px * int(width) / int(height))))
 
 
-def prepare(lines: Sequence[NDArray[np.uint8]], facts: RecognitionFacts) -> NDArray[np.float32]:
+def prepare(lines: Sequence[NDArray[np.uint8]], facts: RecognitionFacts, step_px: int = 1) -> NDArray[np.float32]:
     """Line images uint8 (h, w, 3) RGB -> float32 (B, 3, 48, W) BGR in -1..1.
 
-    W is the widest line, at least `min_width_px`; shorter lines are padded with 0 on the right, which is mid grey.
+    W is the widest line, at least `min_width_px`, and a multiple of `step_px`; shorter lines are padded with 0 on the
+    right, which is mid grey.
     Source: resize_norm_img in PaddleOCR.
     """
     widths = [input_width(line, facts) for line in lines]
-    batch = np.zeros((len(lines), 3, facts.height_px, max(facts.min_width_px, *widths)), np.float32)
+    widest = -(-max(facts.min_width_px, *widths) // step_px) * step_px
+    batch = np.zeros((len(lines), 3, facts.height_px, widest), np.float32)
     for row, (line, width) in enumerate(zip(lines, widths, strict=True)):
         small = to_bgr(resize(line, width, facts.height_px))
         batch[row, :, :, :width] = small.transpose(2, 0, 1) * np.float32(2 / 255.0) - np.float32(1)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from docvino.decoder.contract import Decoder, Embed, Form, KvSettings, Rotary, Row
 from docvino.decoder.paged import MIB, PagedDecoder
 from docvino.decoder.stateful import StatefulDecoder
+from docvino.device import check_device
 from docvino.errors import ConfigError, DeviceError, InferenceError
 from docvino.settings import RuntimeConfig
 
@@ -30,8 +31,8 @@ _STEPS = 4
 class DecoderChoice:
     """Which form runs, and why; for the log, for provenance and for `docvino doctor`.
 
-    difference      of the paged logits from the stateful ones (see TOLERANCE_EXACT); None when one form alone was run
-    rows_agree      whether a sequence got the same logits alone and beside another, bit for bit; None for stateful
+    difference      of the paged logits from the stateful ones (see TOLERANCE_EXACT); None when they were not compared
+    rows_agree      whether a sequence got the same logits alone and beside another, bit for bit; None: not compared
     kv_type         how keys and values are stored, as compiled
     kv_cache_mib    memory for keys and values when all blocks are in use
     """
@@ -55,8 +56,10 @@ def choose_decoder(
     embed: Embed,
     rotary: Rotary | None = None,
     allow_stateful: bool = False,
-) -> tuple[Decoder, DecoderChoice]:
+) -> tuple[PagedDecoder | StatefulDecoder, DecoderChoice]:
     """The paged decoder when it loads and answers like the stateful one; else that one, if allowed.
+
+    That it did is remembered with the device and its driver: then the paged form is taken at once.
 
     embed            token ids int64 (n,) -> float32 (n, H); the self-test asks for ids from 0 to 96
     rotary           positions int64 (3, n) -> cos, sin float32 (n, D), for decoders that take tables
@@ -65,36 +68,51 @@ def choose_decoder(
     Raises: DeviceError when the paged form does not load or answers wrongly and `allow_stateful` is false; BundleError
     and ConfigError of the decoders in either case.
     """
-    stateful = StatefulDecoder(path, name, runtime, settings, rotary)
-    if stateful.num_blocks * stateful.block_tokens < 2 * sum(_PROMPTS):
-        raise ConfigError(
-            f"kv_cache_mib {settings.budget_mib} holds {stateful.num_blocks * stateful.block_tokens} tokens, "
-            "less than one crop needs",
-            fix="raise kv_cache_mib; 1024 is the default",
-        )
     paged: PagedDecoder | None = None
     difference: float | None = None
+    failure = ""
     try:
         paged = PagedDecoder(path, name, runtime, settings, rotary)
-        difference, rows_agree = self_test(paged, stateful, embed)
-        exact = paged.kv_type == stateful.kv_type == "f32" and runtime.execution == "f32"
-        if difference <= (TOLERANCE_EXACT if exact else TOLERANCE_ROUNDED):  # NaN is not
-            stateful.close()
-            if not rows_agree:
-                log.warning("%s: on this device results differ in their last bits with the rows of a call", name)
-            reason = f"answers like the stateful form within {difference:.1e}"
-            return paged, _said(paged, reason, difference, rows_agree)
-        failure = f"differs from the stateful form by {difference:.2g}"
     except (DeviceError, InferenceError) as error:
         failure = str(error)
     if paged is not None:
+        _check_room(paged, settings)
+        entry, test = paged.compiled.entry, f"forms {paged.compiled.test}"
+        if not runtime.self_test:
+            return paged, _said(paged, "not compared with the stateful form (self_test is off)", None, None)
+        if (passed := entry.passed(test)) is not None:
+            reason = "answered like the stateful form when it was first loaded here"
+            return paged, _said(paged, reason, passed["difference"], passed["rows_agree"])
+    stateful = StatefulDecoder(path, name, runtime, settings, rotary)
+    _check_room(stateful, settings)
+    if paged is not None:
+        try:
+            difference, rows_agree = self_test(paged, stateful, embed)
+            exact = paged.kv_type == stateful.kv_type == "f32" and paged.execution_precision == "f32"
+            if difference <= (TOLERANCE_EXACT if exact else TOLERANCE_ROUNDED):  # NaN is not
+                stateful.close()
+                entry.remember(test, {"difference": difference, "rows_agree": rows_agree})
+                reason = f"answers like the stateful form within {difference:.1e}"
+                return paged, _said(paged, reason, difference, rows_agree)
+            failure = f"differs from the stateful form by {difference:.2g}"
+        except InferenceError as error:
+            failure = str(error)
         paged.close()
     if not allow_stateful:
         raise DeviceError(
-            f"the paged form of {name} cannot be used on {runtime.device}: {failure}",
-            fix="allow the stateful form, which reads one crop at a time, or use --device CPU",
+            f"the paged form of {name} cannot be used on {check_device(runtime.device)}: {failure}",
+            fix="allow the stateful form, which reads one crop at a time (--allow-fallback), or use --device CPU",
         )
     return stateful, _said(stateful, f"the paged form cannot be used: {failure}", difference, None)
+
+
+def _check_room(decoder: PagedDecoder | StatefulDecoder, settings: KvSettings) -> None:
+    tokens = decoder.num_blocks * decoder.block_tokens
+    if tokens < 2 * sum(_PROMPTS):
+        raise ConfigError(
+            f"kv_cache_mib {settings.budget_mib} holds {tokens} tokens, less than one crop needs",
+            fix="raise kv_cache_mib; 1024 is the default",
+        )
 
 
 def _said(
@@ -110,6 +128,8 @@ def _said(
         num_blocks=decoder.num_blocks,
         kv_cache_mib=decoder.num_blocks * decoder.block_bytes / MIB,
     )
+    if rows_agree is False:
+        log.warning("%s: on this device results differ in their last bits with the rows of a call", decoder.name)
     level = logging.INFO if choice.form == "paged" else logging.WARNING
     log.log(level, "%s: %s decoder on %s, %s", decoder.name, choice.form, ", ".join(decoder.devices), reason)
     return choice
@@ -124,10 +144,14 @@ def self_test(paged: Decoder, stateful: Decoder, embed: Embed) -> tuple[float, b
     expected = [_alone(stateful, prompt, embed) for prompt in prompts]
     together = _side_by_side(paged, prompts, embed)
     alone = _side_by_side(paged, prompts[:1], embed)
-    want, got = np.concatenate(expected), np.concatenate(together)
-    with np.errstate(invalid="ignore", over="ignore"):
-        difference = float(np.sqrt(np.mean((got - want) ** 2)) / max(float(want.std()), 1e-9))
+    difference = distance(np.concatenate(expected), np.concatenate(together))
     return difference, bool(np.array_equal(alone[0], together[0]))
+
+
+def distance(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> float:
+    """Root mean square difference of logits, as a share of the deviation of those wanted; NaN when one is none."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(np.sqrt(np.mean((found - wanted) ** 2)) / max(float(wanted.std()), 1e-9))
 
 
 def _ids(length: int, seed: int) -> NDArray[np.int64]:

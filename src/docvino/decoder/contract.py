@@ -42,7 +42,7 @@ class KvSettings:
     """How much memory keys and values may take, and how they are stored.
 
     budget_mib   MiB for all blocks together; taken from the system as blocks are used on a CPU, at once on a GPU
-    precision    u8 (10.7 KB a token for PaddleOCR-VL), f16 (18.4 KB), f32 (36.9 KB); None: u8 on a CPU, else f16
+    precision    u8 (10.7 KB a token for PaddleOCR-VL), f16 (18.4 KB), f32 (36.9 KB); None: the device's profile
     """
 
     budget_mib: int = 1024
@@ -51,9 +51,6 @@ class KvSettings:
     def __post_init__(self) -> None:
         if self.budget_mib < 1:
             raise ConfigError(f"kv_cache_mib is {self.budget_mib}", fix="give 1 or more; 1024 is the default")
-
-    def precision_on(self, device: str) -> KvPrecision:
-        return self.precision or ("u8" if device.split(".", 1)[0] == "CPU" else "f16")
 
 
 @dataclass(frozen=True, eq=False)

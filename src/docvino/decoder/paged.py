@@ -20,8 +20,20 @@ import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
-from docvino.decoder.contract import MAX_ROWS, Form, KvSettings, Phase, Rotary, Row, pack, padding_blocks
-from docvino.device import activation_group, check_device, first_line, openvino_version, usable_cache
+from docvino.decoder.contract import (
+    MAX_ROWS,
+    PREFILL_TOKENS,
+    Form,
+    KvSettings,
+    Phase,
+    Rotary,
+    Row,
+    pack,
+    padding_blocks,
+)
+from docvino.device import Compiled, Target, activation_group, first_line, open_core, openvino_version, target_of
+from docvino.device.compiling import base_properties, compile_cached
+from docvino.device.memory import Need, need_of
 from docvino.errors import BundleError, ConfigError, DeviceError, InferenceError
 from docvino.settings import KvPrecision, RuntimeConfig
 
@@ -53,13 +65,13 @@ def paged_attention_pass() -> Callable[[ov.Model], None]:
     return passed
 
 
-def read_decoder(core: ov.Core, path: Path) -> ov.Model:
+def read_decoder(path: Path) -> ov.Model:
     """Reads the stateful decoder.
 
     Raises: BundleError when it cannot be read or has other inputs than docvino's decoders.
     """
     try:
-        model = core.read_model(path)
+        model = open_core().read_model(path)
     except RuntimeError as error:
         raise BundleError(
             f"OpenVINO cannot read {path.name}: {first_line(error)}", fix="convert the model again with --force"
@@ -216,55 +228,48 @@ def blocks_of_budget(settings: KvSettings, block_bytes: int, block_tokens: int) 
     return total
 
 
-def decoder_properties(
-    core: ov.Core, device: str, runtime: RuntimeConfig, precision: KvPrecision, group: int | None, *, cache: bool
-) -> dict[str, Any]:
-    """Properties with which either form of the decoder is compiled.
-
-    group   tokens that share a scale when activations are quantised; None leaves OpenVINO's own
-    cache   whether compiled models may be kept between runs
-    """
-    supported = set(core.get_property(device, "SUPPORTED_PROPERTIES"))
-    on_cpu = device.split(".", 1)[0] == "CPU"
-    properties: dict[str, Any] = {
-        "INFERENCE_PRECISION_HINT": runtime.execution,
-        # THROUGHPUT could switch on several streams and automatic batching, which no model with a state survives.
-        "PERFORMANCE_HINT": "LATENCY",
-        "NUM_STREAMS": "1",
-        # GPUs call unsigned bytes i8 here, and take them for granted in paged models when nothing is said.
-        "KV_CACHE_PRECISION": "i8" if precision == "u8" and not on_cpu else precision,
-        "CACHE_DIR": "",
-    }
-    if runtime.threads and "INFERENCE_NUM_THREADS" in supported:
-        properties["INFERENCE_NUM_THREADS"] = runtime.threads
-    if group is not None and on_cpu:
-        properties["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = str(group)
-    if cache and runtime.model_cache and (folder := usable_cache(runtime.cache_dir)) is not None:
-        properties["CACHE_DIR"] = str(folder)
-    return properties
+def decoder_need(model: ov.Model, target: Target, runtime: RuntimeConfig, kv_bytes: int) -> Need:
+    """Memory for a stateful or, before it is made one, a paged decoder that reads prompts of `step_tokens` at once."""
+    tokens = max(runtime.step_tokens, PREFILL_TOKENS)
+    largest: dict[str, list[int]] = {}
+    for port in model.inputs:
+        sizes = [size.get_length() if size.is_static else 1 for size in port.get_partial_shape()]
+        name = port.get_any_name()
+        if name != "beam_idx":
+            # The tokens' axis: embeddings (B, L, H), mask (B, L), tables (B, 1, L, D), positions (3, B, L).
+            sizes[1 if name in ("inputs_embeds", "attention_mask") else 2] = tokens
+        largest[name] = sizes
+    return need_of(model, target.execution, largest, keys_and_values=kv_bytes)
 
 
 def compile_decoder(
-    core: ov.Core, model: ov.Model, name: str, device: str, runtime: RuntimeConfig, properties: dict[str, Any]
-) -> Any:
+    model: ov.Model,
+    name: str,
+    path: Path,
+    target: Target,
+    runtime: RuntimeConfig,
+    precision: KvPrecision,
+    group: int | None,
+    need: Need,
+    *,
+    cacheable: bool,
+) -> Compiled:
     """Compiles either form.
+
+    group   tokens that share a scale when activations are quantised; None leaves OpenVINO's own
 
     Raises: DeviceError when the device refuses it, or computes otherwise than asked.
     """
-    try:
-        compiled = core.compile_model(model, device, properties)
-    except RuntimeError as error:
-        raise DeviceError(
-            f"{device} does not take {name} at {runtime.execution}, "
-            f"keys and values in {properties['KV_CACHE_PRECISION']}: {first_line(error)}",
-            fix="try --device CPU or --execution f32; `docvino doctor` shows what the device can do",
-        ) from error
-    used = str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string())
-    if used != runtime.execution:
-        raise DeviceError(
-            f"{device} computes {name} in {used}, not in {runtime.execution} as asked", fix=f"use --execution {used}"
-        )
-    return compiled
+    on_cpu = target.device.family == "CPU"
+    properties: dict[str, Any] = {
+        **base_properties(target, runtime, slots=1),
+        "NUM_STREAMS": "1",
+        # GPUs call unsigned bytes i8 here, and take them for granted in paged models when nothing is said.
+        "KV_CACHE_PRECISION": "i8" if precision == "u8" and not on_cpu else precision,
+    }
+    if group is not None and on_cpu:
+        properties["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = str(group)
+    return compile_cached(model, name, target, properties, runtime, path, need, cacheable=cacheable)
 
 
 class PagedDecoder:
@@ -290,35 +295,38 @@ class PagedDecoder:
 
         Raises: BundleError, ConfigError (budget), DeviceError.
         """
-        self.name, self._device = name, check_device(runtime.device)
-        self._core = ov.Core()
-        model = read_decoder(self._core, path)
+        self.name, target = name, target_of(runtime)
+        model = read_decoder(path)
         self.hidden, self.vocabulary = widths(model, path)
         group = activation_group(model)
+        need = decoder_need(model, target, runtime, settings.budget_mib * MIB)
         to_paged(model)
-        self._on_cpu = self._device.split(".", 1)[0] == "CPU"
-        precision = settings.precision_on(self._device)
+        self._device = target.device.name
+        self._on_cpu = target.device.family == "CPU"
+        precision = settings.precision or target.kv_precision
         # A CPU writes a cached model at every start and never reads it: what it needs is not kept in the file.
-        properties = decoder_properties(self._core, self._device, runtime, precision, group, cache=not self._on_cpu)
-        self._compiled = compile_decoder(self._core, model, name, self._device, runtime, properties)
-        self.devices = tuple(str(device) for device in self._compiled.get_property("EXECUTION_DEVICES"))
-        self.execution_precision = runtime.execution
-        self._names = input_names(self._compiled)
+        self.compiled = compile_decoder(
+            model, name, path, target, runtime, precision, group, need, cacheable=not self._on_cpu
+        )
+        self.devices, self.execution_precision = self.compiled.devices, self.compiled.execution_precision
+        self._names = input_names(self.compiled.raw)
         self._position_inputs = position_inputs(self._names)
         self._rotary = needed_rotary(self._position_inputs, rotary, name)
-        ports = cache_ports(self._compiled)
-        self.kv_type = ports[-1].type_name
-        self.block_tokens = block_tokens_of(ports)
-        self.block_bytes = sum(port.block_bytes for port in ports)
+        self.ports = cache_ports(self.compiled.raw)
+        self.kv_type = self.ports[-1].type_name
+        self.block_tokens = block_tokens_of(self.ports)
+        self.block_bytes = sum(port.block_bytes for port in self.ports)
         self.num_blocks = blocks_of_budget(settings, self.block_bytes, self.block_tokens)
         stored = self.num_blocks + padding_blocks(self.block_tokens)
         self._blocks: list[_HostBlocks | _DeviceBlocks] = (
-            [_HostBlocks(port, stored) for port in ports] if self._on_cpu else self._device_blocks(ports, stored)
+            [_HostBlocks(port, stored) for port in self.ports]
+            if self._on_cpu
+            else self._device_blocks(self.ports, stored)
         )
         self._request = self._new_request()
 
     def _device_blocks(self, ports: Sequence[CachePort], stored: int) -> list[_HostBlocks | _DeviceBlocks]:
-        context = self._core.get_default_context(self._device)
+        context = open_core().get_default_context(self._device)
         try:
             return [_DeviceBlocks(context, port, stored) for port in ports]
         except RuntimeError as error:
@@ -329,7 +337,7 @@ class PagedDecoder:
             ) from error
 
     def _new_request(self) -> Any:
-        request = self._compiled.create_infer_request()
+        request = self.compiled.raw.create_infer_request()
         for blocks in self._blocks:
             request.set_tensor(blocks.name, blocks.tensor)
         return request
@@ -378,6 +386,14 @@ class PagedDecoder:
         except RuntimeError as error:
             raise self._failure(error) from error
 
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Copies whole blocks; how keys lie inside one is the device's affair."""
+        try:
+            for part in self._blocks:
+                part.copy(sources, targets)
+        except RuntimeError as error:
+            raise self._failure(error) from error
+
     def close(self) -> None:
         """Gives the device its memory back, the request before what it is bound to."""
         del self._request
@@ -408,6 +424,9 @@ class _HostBlocks:
     def wipe(self, blocks: Sequence[int]) -> None:
         self._values[list(blocks)] = 0
 
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        self._values[list(targets)] = self._values[list(sources)]
+
 
 class _DeviceBlocks:
     """All blocks of one input in a GPU's memory. What lies in host memory would travel both ways at each call."""
@@ -427,5 +446,12 @@ class _DeviceBlocks:
     def wipe(self, blocks: Sequence[int]) -> None:
         zeros = self._zeros(1)
         for block in blocks:
-            begin, end = [block, 0, 0, 0], [block + 1, *self._shape]
-            ov.RemoteTensor(self.tensor, ov.Coordinate(begin), ov.Coordinate(end)).copy_from(zeros)
+            self._part(block).copy_from(zeros)
+
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        for source, target in zip(sources, targets, strict=True):
+            self._part(target).copy_from(self._part(source))
+
+    def _part(self, block: int) -> Any:
+        begin, end = ov.Coordinate([block, 0, 0, 0]), ov.Coordinate([block + 1, *self._shape])
+        return ov.RemoteTensor(self.tensor, begin, end)

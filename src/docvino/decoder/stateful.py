@@ -15,20 +15,22 @@ from numpy.typing import NDArray
 
 from docvino.decoder.contract import Form, KvSettings, Phase, Rotary, Row, pack
 from docvino.decoder.paged import (
+    MIB,
     blocks_of_budget,
     compile_decoder,
-    decoder_properties,
+    decoder_need,
     input_names,
     needed_rotary,
     position_inputs,
     read_decoder,
     widths,
 )
-from docvino.device import activation_group, check_device, first_line
+from docvino.device import activation_group, first_line, target_of
 from docvino.errors import GenerationError, InferenceError
 from docvino.settings import RuntimeConfig
 
 _BLOCK_TOKENS = 32  # a unit to count the budget with: nothing is stored in blocks here
+_LONG_TOKENS = 8192  # of a prompt with the largest picture, and its answer
 _BYTES = {"u8": 1, "f16": 2, "f32": 4}
 
 
@@ -47,24 +49,25 @@ class StatefulDecoder:
         rotary: Rotary | None = None,
     ) -> None:
         """Loads the decoder at `path`; arguments and errors are those of `PagedDecoder`."""
-        self.name, device = name, check_device(runtime.device)
-        core = ov.Core()
-        model = read_decoder(core, path)
+        self.name, target = name, target_of(runtime)
+        model = read_decoder(path)
         self.hidden, self.vocabulary = widths(model, path)
-        precision = settings.precision_on(device)
-        properties = decoder_properties(core, device, runtime, precision, activation_group(model), cache=True)
+        precision = settings.precision or target.kv_precision
         token_bytes = _token_bytes(model, _BYTES[precision])
-        self._compiled = compile_decoder(core, model, name, device, runtime, properties)
-        self.devices = tuple(str(part) for part in self._compiled.get_property("EXECUTION_DEVICES"))
-        self.execution_precision = runtime.execution
+        # One sequence at a time does not fill the whole budget.
+        kv_bytes = min(settings.budget_mib * MIB, _LONG_TOKENS * token_bytes)
+        need = decoder_need(model, target, runtime, kv_bytes)
+        group = activation_group(model)
+        self.compiled = compile_decoder(model, name, path, target, runtime, precision, group, need, cacheable=True)
+        self.devices, self.execution_precision = self.compiled.devices, self.compiled.execution_precision
         self.kv_type = precision
-        names = input_names(self._compiled)
+        names = input_names(self.compiled.raw)
         self._position_inputs = position_inputs(names)
         self._rotary = needed_rotary(self._position_inputs, rotary, name)
         self.block_tokens = _BLOCK_TOKENS
         self.block_bytes = _BLOCK_TOKENS * token_bytes
         self.num_blocks = blocks_of_budget(settings, self.block_bytes, self.block_tokens)
-        self._request = self._compiled.create_infer_request()
+        self._request = self.compiled.raw.create_infer_request()
         self._past = 0
 
     def run(self, rows: Sequence[Row], phase: Phase) -> NDArray[np.float32]:
@@ -92,7 +95,7 @@ class StatefulDecoder:
             self._request.infer(inputs, share_inputs=False, share_outputs=True)
             logits: NDArray[np.float32] = self._request.get_tensor("logits").data
         except RuntimeError as error:
-            self._request, self._past = self._compiled.create_infer_request(), 0
+            self._request, self._past = self.compiled.raw.create_infer_request(), 0
             raise InferenceError(
                 f"{self.name} failed on {', '.join(self.devices)}: {first_line(error)}",
                 fix="run `docvino doctor`, or use --device CPU",

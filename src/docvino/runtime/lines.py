@@ -14,10 +14,6 @@ from docvino.runtime.stages import Clock
 from docvino.settings import ParseOptions
 from docvino.specs.model import DetectionFacts, ModelSpec, RecognitionFacts
 
-# Lines of one inference. Measured on two CPU cores (2026-11-30, four pages, 114 lines): 1, 2 and 4 lines in a batch are
-# alike, 6 are slower by a fifth; more lines pad more.
-BATCH_LINES = 4
-
 
 class LineReader:
     """The `pp-ocr` reader. Lines read with less than `options.min_confidence` are left out and counted."""
@@ -34,7 +30,19 @@ class LineReader:
         self._recogniser, self._recognition = recogniser, recognition_spec.facts
         self._detection_names = detection_spec.inputs[0].name, detection_spec.outputs[0].name
         self._recognition_names = recognition_spec.inputs[0].name, recognition_spec.outputs[0].name
+        self._batch = recogniser.profile.line_batch
+        self._steps = detector.profile.steps
         self._alphabet = recognition.alphabet(characters)
+
+    def warm(self) -> int:
+        """Runs each width of full batches of lines that the device compiles for; returns how many there are."""
+        if self._steps.line_px == 1:
+            return 0
+        facts = self._recognition
+        widths = range(self._steps.line_px, facts.max_width_px + 1, self._steps.line_px)
+        shapes = [(self._batch, 3, facts.height_px, width) for width in widths if width >= facts.min_width_px]
+        name = self._recognition_names[0]
+        return len(list(self._recogniser.run_all({name: np.zeros(shape, np.float32)} for shape in shapes)))
 
     def read(self, crops: Sequence[Crop], options: ParseOptions, clock: Clock) -> list[Answer]:
         return [self._read(crop, options, clock) for crop in crops]
@@ -62,18 +70,20 @@ class LineReader:
         height, width = pixels.shape[:2]
         name, output = self._detection_names
         size = detection.input_size(width, height, self._detection)
-        outputs = self._detector.run({name: detection.prepare(pixels, size, self._detection)})
-        return detection.decode(outputs[output][0, 0], width, height, self._detection)
+        prepared = detection.pad(detection.prepare(pixels, size, self._detection), self._steps.page_px)
+        probability = self._detector.run({name: prepared})[output][0, 0, : size[1], : size[0]]
+        return detection.decode(probability, width, height, self._detection)
 
     def recognise(self, lines: Sequence[NDArray[np.uint8]]) -> list[tuple[str, float]]:
         """Text and confidence of each straightened line image, in order."""
         ranking = sorted(range(len(lines)), key=lambda i: recognition.input_width(lines[i], self._recognition))
-        batches = [ranking[start : start + BATCH_LINES] for start in range(0, len(ranking), BATCH_LINES)]
+        batches = [ranking[start : start + self._batch] for start in range(0, len(ranking), self._batch)]
         name, output = self._recognition_names
 
         def inputs() -> Iterator[Tensors]:
             for batch in batches:
-                yield {name: recognition.prepare([lines[i] for i in batch], self._recognition)}
+                cut = [lines[i] for i in batch]
+                yield {name: recognition.prepare(cut, self._recognition, self._steps.line_px)}
 
         answers: list[tuple[str, float]] = [("", 0.0)] * len(lines)
         for batch, outputs in zip(batches, self._recogniser.run_all(inputs()), strict=True):

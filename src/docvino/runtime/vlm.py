@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,9 @@ from docvino.codec.pixels import has_ink
 from docvino.codec.prompt import Tokenizer, build_prompt, place_image
 from docvino.decoder.choose import DecoderChoice, choose_decoder
 from docvino.decoder.contract import KvSettings
-from docvino.device import Model, compile_part
+from docvino.decoder.paged import PagedDecoder
+from docvino.decoder.stateful import StatefulDecoder
+from docvino.device import Compiled, Model, PaddedModel, compile_part
 from docvino.document import Answer, Crop
 from docvino.errors import InferenceError, InputError
 from docvino.runtime.engine import Engine, Outcome
@@ -23,10 +25,21 @@ from docvino.runtime.sampling import Sampling
 from docvino.runtime.scheduler import EngineLimits
 from docvino.runtime.sequence import Generation, Request
 from docvino.runtime.stages import Clock
+from docvino.selftest import Loaded, VlmTest, load_allowed
 from docvino.settings import ParseOptions, RuntimeConfig
 from docvino.specs.vlm import VlmFacts
 
+LoadedDecoder = PagedDecoder | StatefulDecoder
 _NO_INK = Answer("", 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class VlmPart:
+    """One graph as it runs; `fallback` says why it does not run as asked."""
+
+    part: str
+    compiled: Compiled
+    fallback: str | None
 
 
 class VlmReader:
@@ -41,25 +54,68 @@ class VlmReader:
         self._tokenizer, self._facts = tokenizer, facts
 
     @classmethod
-    def open(cls, bundle: VlmBundle, runtime: RuntimeConfig) -> tuple[VlmReader, Model, DecoderChoice]:
-        """The reader, its vision graph and what its decoder came to be.
+    def open(cls, bundle: VlmBundle, runtime: RuntimeConfig) -> tuple[VlmReader, tuple[VlmPart, ...]]:
+        """The reader and what became of its vision graph and its decoder.
 
-        Raises: BundleError, ConfigError (kv_cache_mib), DeviceError, MissingExtraError (package tokenizers).
+        Each graph is loaded on its own stage's device; embeddings go with the decoder. The first time on a device each
+        must give the recorded answers.
+
+        Raises: BundleError, ConfigError (kv_cache_mib), DeviceError, InferenceError, VerifyError, MissingExtraError
+        (package tokenizers).
         """
         facts = bundle.facts
         tokenizer = Tokenizer.open(bundle.tokenizer)
-        vision, embed = (compile_part(bundle.part(part), part, runtime) for part in ("vision", "embed"))
-        decoder, choice = choose_decoder(
-            bundle.part("decoder"),
-            "decoder",
-            runtime,
-            KvSettings(runtime.kv_cache_mib, runtime.kv_precision),
-            embed=lambda ids: _embedded(embed, ids),
-            rotary=lambda positions: vlm.text_rotary(positions, facts.text),
-            allow_stateful=runtime.allow_fallback,
+        test = VlmTest(bundle, tokenizer)
+
+        def load_vision(at: RuntimeConfig) -> Model:
+            model = compile_part(bundle.part("vision"), "vision", at, facts.largest_patches())
+            if at.self_test:
+                test.check_vision(model)
+            return model
+
+        def load_embed(at: RuntimeConfig) -> Model:
+            model = compile_part(bundle.part("embed"), "embed", at, {"input_ids": (1, at.step_tokens)})
+            if at.self_test:
+                test.check_embed(model)
+            return model
+
+        def load_decoder(at: RuntimeConfig) -> tuple[LoadedDecoder, DecoderChoice]:
+            decoder, choice = choose_decoder(
+                bundle.part("decoder"),
+                "decoder",
+                at,
+                KvSettings(at.kv_cache_mib, at.kv_precision),
+                embed=lambda ids: _embedded(embed.what, ids),
+                rotary=lambda positions: vlm.text_rotary(positions, facts.text),
+                allow_stateful=at.allow_fallback,
+            )
+            if at.self_test:
+                test.check_decoder(decoder, vision.what, lambda ids: _embedded(embed.what, ids))
+            return decoder, choice
+
+        vision = load_allowed("vision", runtime.on_stage("vision"), load_vision)
+        embed = load_allowed("embed", runtime.on_stage("decoder"), load_embed)
+        decoder = load_allowed("decoder", runtime.on_stage("decoder"), load_decoder)
+        reads, choice = decoder.what
+        engine = Engine(
+            reads, lambda ids: _embedded(embed.what, ids), EngineLimits(runtime.max_rows, runtime.step_tokens)
         )
-        engine = Engine(decoder, lambda ids: _embedded(embed, ids), EngineLimits(runtime.max_rows, runtime.step_tokens))
-        return cls(vision, embed, engine, tokenizer, facts), vision, choice
+        parts = (
+            VlmPart("vision", vision.what.compiled, vision.fallback),
+            VlmPart("embed", embed.what.compiled, embed.fallback),
+            VlmPart(
+                f"decoder: {choice.form}, keys and values {choice.kv_type}",
+                reads.compiled,
+                _joined(decoder, choice),
+            ),
+        )
+        return cls(vision.what, embed.what, engine, tokenizer, facts), parts
+
+    def warm(self) -> int:
+        """Runs each size of the vision graph that its device compiles for; returns how many there are."""
+        if not isinstance(self._vision, PaddedModel):
+            return 0
+        return self._vision.warm(self._facts.largest_patches()["pixel_values"][1])
 
     def read(self, crops: Sequence[Crop], options: ParseOptions, clock: Clock) -> list[Answer]:
         """Raises: InferenceError when the device fails in the decoder: then no crop of this call has an answer."""
@@ -115,6 +171,11 @@ class VlmReader:
             prompt_tokens=outcome.prompt_tokens,
             tokens=outcome.generated,
         )
+
+
+def _joined(decoder: Loaded[tuple[LoadedDecoder, DecoderChoice]], choice: DecoderChoice) -> str | None:
+    reasons = [decoder.fallback, choice.reason if choice.form == "stateful" else None]
+    return "; ".join(reason for reason in reasons if reason) or None
 
 
 def _embedded(embed: Model, ids: NDArray[np.int64]) -> NDArray[np.float32]:

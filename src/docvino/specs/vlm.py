@@ -169,3 +169,15 @@ class VlmFacts(Frozen):
     @property
     def tasks(self) -> tuple[Task, ...]:
         return TASKS[self.prompt_style]
+
+    def largest_patches(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the vision graph's inputs for the largest crop that any task allows."""
+        side, dim = self.vision.patch_px, self.vision.head_dim
+        count = max(budget.max_pixels for budget in self.pixels.budgets.values()) // side**2
+        return {
+            "pixel_values": (1, count, 3 * side**2),
+            "position_taps": (1, count, 4),
+            "position_weights": (1, count, 4),
+            "rotary_cos": (1, count, dim),
+            "rotary_sin": (1, count, dim),
+        }
