@@ -177,6 +177,30 @@ def parse(
             "--use-ocr-for-image-block/--no-use-ocr-for-image-block", help="Read text in images. Default off."
         ),
     ] = None,
+    restructure_pages: Annotated[
+        bool | None,
+        typer.Option(
+            "--restructure-pages/--no-restructure-pages",
+            help="Join tables over page breaks, give headings the levels of a whole document. Default off.",
+        ),
+    ] = None,
+    merge_tables: Annotated[
+        bool | None,
+        typer.Option("--merge-tables/--no-merge-tables", help="With --restructure-pages: join tables. Default on."),
+    ] = None,
+    relevel_titles: Annotated[
+        bool | None,
+        typer.Option(
+            "--relevel-titles/--no-relevel-titles", help="With --restructure-pages: levels of headings. Default on."
+        ),
+    ] = None,
+    concatenate_pages: Annotated[
+        bool | None,
+        typer.Option(
+            "--concatenate-pages/--no-concatenate-pages",
+            help="With --restructure-pages: the format res is one result of all pages. Default off.",
+        ),
+    ] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Most tokens of one element. Default 4096.")] = None,
     time_limit_s: Annotated[float | None, typer.Option(help="Most seconds of one element. Default none.")] = None,
     loop_guard: Annotated[

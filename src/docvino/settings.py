@@ -127,12 +127,26 @@ class ParseOptions(BaseModel):
     use_chart_recognition: bool = Field(False, description="read charts as tables; else they are pictures")
     use_seal_recognition: bool = Field(False, description="read the text of seals; else they are pictures alone")
     use_ocr_for_image_block: bool = Field(False, description="read the text in images; else they are pictures alone")
+    restructure_pages: bool = Field(
+        False, description="pages are parts of one document: see merge_tables, relevel_titles and concatenate_pages"
+    )
+    merge_tables: bool = Field(
+        True, description="with restructure_pages: a table that goes on over a page break is one table"
+    )
+    relevel_titles: bool = Field(True, description="with restructure_pages: headings get levels over all pages")
+    concatenate_pages: bool = Field(
+        False, description="with restructure_pages: the JSON of PaddleOCR-VL (res) is one result of all pages"
+    )
     max_new_tokens: int | None = Field(None, ge=1, description="most tokens of one crop; by default the model's 4096")
     time_limit_s: float | None = Field(None, gt=0, description="most seconds of one crop; what was read is kept")
     loop_guard: bool = Field(True, description="end a text that goes in circles")
     temperature: float = Field(0.0, ge=0, description="0: the likeliest token; above: drawn, the higher the wilder")
     top_p: float = Field(1.0, gt=0, le=1, description="draw from the likeliest tokens of this probability together")
     seed: int = Field(0, ge=0, description="of the draws")
+
+
+# Options that change nothing of what is read on a page.
+AFTER_READING = frozenset({"restructure_pages", "merge_tables", "relevel_titles", "concatenate_pages"})
 
 
 @dataclass(frozen=True)

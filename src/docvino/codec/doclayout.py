@@ -85,7 +85,25 @@ def decode(
     threshold: float | None = None,
     shape: LayoutShape = "auto",
 ) -> list[Region]:
-    """Outputs of the graph for one page, by place, -> regions in reading order, `order` from 0.
+    """The regions that are read: those of `find`, without what others overlap."""
+    return choose(find(outputs, width_px, height_px, facts, threshold=threshold, shape=shape))
+
+
+def choose(regions: Sequence[Region]) -> list[Region]:
+    """Those that are read, with `order` from 0 again."""
+    return [replace(region, order=place) for place, region in enumerate(filter_overlaps(regions))]
+
+
+def find(
+    outputs: Sequence[NDArray[np.generic]],
+    width_px: int,
+    height_px: int,
+    facts: DocLayoutFacts,
+    *,
+    threshold: float | None = None,
+    shape: LayoutShape = "auto",
+) -> list[Region]:
+    """Outputs of the graph for one page, by place, -> all regions in reading order, `order` from 0.
 
     outputs     rows float32 (N, 7 or 8): class, score, left, top, right, bottom in page pixels, then the order (V2 has
                 a second column that decides ties, largest first); counts int (1,); V3: masks int (N, S, S), 0 or 1
@@ -103,13 +121,13 @@ def decode(
     found = _merged(found)
     found.sort(key=lambda one: one.order)
     polygons = _polygons(found, width_px, height_px, shape)
-    regions = []
+    regions: list[Region] = []
     for one, polygon in zip(found, polygons, strict=True):
         left, top, right, bottom = _clamped(one.box, width_px, height_px)
         if right > left and bottom > top:
             within = tuple((min(max(x, 0.0), float(width_px)), min(max(y, 0.0), float(height_px))) for x, y in polygon)
-            regions.append(Region(one.label, one.score, within, box=(left, top, right, bottom)))
-    return [replace(region, order=place) for place, region in enumerate(filter_overlaps(regions))]
+            regions.append(Region(one.label, one.score, within, len(regions), (left, top, right, bottom)))
+    return regions
 
 
 def _rows(outputs: Sequence[NDArray[np.generic]], facts: DocLayoutFacts) -> tuple[Values, NDArray[np.generic] | None]:

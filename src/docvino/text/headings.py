@@ -36,8 +36,8 @@ _KNOWN = frozenset(
         "ABSTRACT", "SUMMARY", "RESUME", "CONTENTS", "REFERENCE", "REFERENCES", "APPENDIX", "APPENDICES",
         "ACKNOWLEDGMENTS", "INTRODUCTION", "BACKGROUND", "BACKGROUNDANDRELATEDWORK", "RELATEDWORK", "THEORETICALMODELS",
         "DATA", "METHOD", "METHODS", "METHODOLOGY", "TOPICANALYSIS", "RESULT", "RESULTS", "DISCUSSION", "CONCLUSION",
-        "CONCLUSIONS", "LIMITATIONS", "绪论", "引言", "参考文献", "附录", "研究背景", "相关工作", "研究方法", "实验结果",
-        "讨论", "结论", "致谢", "目录",
+        "CONCLUSIONS", "LIMITATIONS", "绪论", "引言", "参考文献", "附录", "研究背景", "相关工作", "研究方法",
+        "实验结果", "讨论", "结论", "致谢", "目录",
     }
 )  # fmt: skip
 

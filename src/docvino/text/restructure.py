@@ -91,13 +91,13 @@ def joined_pages(pages: Sequence[Page]) -> Iterator[Page]:
     Pictures in such rows come along, behind the table. Cells of later pages have no polygon, as theirs belongs to
     another page. Pages without such tables come as they are.
     """
-    parts = {block.continues: (page, block) for page in pages for block in page.blocks if block.continues is not None}
+    parts = {block.continues: (page, block) for page in pages for block in page.blocks if block.continues}
     for page in pages:
         changed = any(block.id in parts or block.continues is not None for block in page.blocks)
         yield page.model_copy(update={"blocks": tuple(_joined(page, parts))}) if changed else page
 
 
-def _joined(page: Page, parts: Mapping[str | None, tuple[Page, Block]]) -> Iterator[Block]:
+def _joined(page: Page, parts: Mapping[str, tuple[Page, Block]]) -> Iterator[Block]:
     gone = {name for block in page.blocks if block.continues is not None for name in _figures(block)}
     for block in page.blocks:
         if block.continues is not None:
