@@ -1,11 +1,11 @@
 """Records what PaddleX makes of random pages when it restructures them, for tests/unit/test_restructure_recorded.py.
 
-    python -m pip install paddlex==3.7.2 beautifulsoup4 scikit-learn opencv-contrib-python    (in an environment of its own)
+    python -m pip install paddlex==3.7.2 beautifulsoup4 scikit-learn opencv-contrib-python
     python tools/record_restructuring.py
 
-Nothing of docvino is imported: PaddleX's own functions do all the work. Sizes of headings are grouped by scikit-learn's
-k-means, here with 50 starts in place of PaddleX's one, so that its best grouping is recorded and not one by chance.
-Needed only when a newer PaddleX is to be followed.
+In an environment of its own: nothing of docvino is imported, PaddleX's own functions do all the work. Sizes of headings
+are grouped by scikit-learn's k-means, here with 50 starts in place of PaddleX's one, so that its best grouping is
+recorded and not one by chance. Needed only when a newer PaddleX is to be followed.
 """
 
 from __future__ import annotations
@@ -95,15 +95,14 @@ def plain(dice: np.random.Generator, labels: tuple[str, ...]) -> dict[str, Any]:
 def pages(dice: np.random.Generator) -> list[list[dict[str, Any]]]:
     """Pages with tables that may go on from each other."""
     columns = int(dice.integers(1, 5))
-    top = head(dice, columns)
+    top, repeats = head(dice, columns), dice.random() < 0.6
     made = []
     for _ in range(int(dice.integers(2, 5))):
         blocks = [plain(dice, AROUND[:9]) for _ in range(int(dice.integers(0, 3)))]
         if dice.random() < 0.9:
             if dice.random() < 0.25:
                 columns = int(dice.integers(1, 5))
-            kind = dice.random()
-            rows = top if kind < 0.4 else head(dice, columns) if kind < 0.6 else []
+            rows = top if repeats else head(dice, columns) if dice.random() < 0.4 else []
             right = 600 + int(dice.choice([0, 3, -30, 60, 90]))
             content = html([*rows, *body(dice, columns)])
             blocks.append({"label": "table", "box": [100, 100, right, 400], "content": content})

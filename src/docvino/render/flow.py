@@ -111,9 +111,12 @@ def table_cells(block: Block) -> tuple[Cell, ...]:
 
 def language(document: Document) -> str:
     """The language as far as its script tells: "zh", "ja", "ko", else "und" (of Latin letters nobody can say)."""
-    text = "".join(block.content for page in document.pages for block in page.blocks)
-    letters = len(_LETTER.findall(text))
-    counts = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
+    letters = 0
+    counts = dict.fromkeys(_SCRIPTS, 0)
+    for block in (block for page in document.pages for block in page.blocks):  # a long document is never one text
+        letters += len(_LETTER.findall(block.content))
+        for name, script in _SCRIPTS.items():
+            counts[name] += len(script.findall(block.content))
     # Japanese has more Chinese characters than kana, but Chinese has no kana.
     if letters and counts["ja"] >= 0.05 * letters:
         return "ja"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from docvino.document import Block, Box, Cell, Document, Page, polygon_box
 from docvino.specs import doclayout
@@ -41,16 +41,23 @@ def restructure(document: Document, *, merge_tables: bool = True, relevel_titles
 
     A document that was restructured before is so anew.
 
-    Differs: upstream moves the rows into the first table, where their boxes and confidences are lost, and merges pages
-    that were not neighbours in the source.
+    Differs: upstream moves the rows into the first table, where their boxes and confidences are lost; it merges pages
+    that were not neighbours in the source; and it looks for a repeated head on the page before only, where there may be
+    none.
     """
     blank = {"level": None, "continues": None, "repeated_rows": 0}
     changes: dict[str, dict[str, object]] = {}
+    beginnings: dict[str, Block] = {}
     if merge_tables:
         for before, after in pairwise(document.pages):
-            if after.page_index == before.page_index + 1 and (found := continuation(before, after)) is not None:
-                first, second, repeated = found
-                changes[second.id] = {**blank, "continues": first.id, "repeated_rows": repeated}
+            last, following = _last_table(before), _first_table(after)
+            if last is None or following is None or after.page_index != before.page_index + 1:
+                continue
+            beginning = beginnings.get(last.id, last)
+            repeated = continuation(last, following, beginning)
+            if repeated is not None:
+                beginnings[following.id] = beginning
+                changes[following.id] = {**blank, "continues": last.id, "repeated_rows": repeated}
     if relevel_titles:
         titles = [block for page in document.pages for block in page.blocks if _is_heading(page, block)]
         levels = headings.levels([(title.content, headings.size_px(title)) for title in titles])
@@ -64,25 +71,25 @@ def restructure(document: Document, *, merge_tables: bool = True, relevel_titles
     return document.model_copy(update={"pages": tuple(pages)})
 
 
-def continuation(before: Page, after: Page) -> tuple[Block, Block, int] | None:
-    """The last table of a page and the first one of the next, when that goes on, and how many rows repeat its head.
+def continuation(last: Block, following: Block, beginning: Block) -> int | None:
+    """How many rows of the table at the top of a page repeat the head; None when it does not go on from the last one.
 
-    Differs: a table whose rows are all at the top of the other one is a copy of it, no continuation (upstream drops
+    beginning   the first part of the last table, which has the head
+
+    Differs: a table whose rows are all at the top of the first part is a copy of it, no continuation (upstream drops
     it); a head that cells reach out of is no head.
     """
-    first = _last_table(before)
-    second = _first_table(after)
-    if first is None or second is None or not _equally_wide(first, second):
+    rows, rows_before = _rows(following.cells), _rows(last.cells)
+    equal = _equal_rows(_rows(beginning.cells), rows)
+    if not _equally_wide(last, following) or _is_copy(equal, rows):
         return None
-    repeated = _repeated_rows(first.cells, second.cells)
-    rows = _rows(second.cells)
-    if repeated == len(rows):
-        return None
-    last, following = _rows(first.cells)[-1], rows[repeated]
-    same_columns = _columns(first.cells) == _columns(second.cells)
-    if same_columns or _columns_of_row(last) == _columns_of_row(following) or len(last) == len(following):
-        return first, second, repeated
-    return None
+    repeated = min(equal, _MOST_HEAD_ROWS)
+    while any(cell.row < repeated < cell.row + cell.row_span for cell in following.cells):
+        repeated -= 1
+    end, start = rows_before[-1], rows[repeated] if repeated < len(rows) else None
+    same_columns = _columns(last.cells) == _columns(following.cells)
+    same_row = start is not None and (_columns_of_row(end) == _columns_of_row(start) or len(end) == len(start))
+    return repeated if same_columns or same_row else None
 
 
 def joined_pages(pages: Sequence[Page]) -> Iterator[Page]:
@@ -201,16 +208,16 @@ def _columns_of_row(row: Sequence[Cell]) -> int:
     return sum(cell.column_span for cell in row)
 
 
-def _repeated_rows(first: Sequence[Cell], second: Sequence[Cell]) -> int:
-    """How many rows at the top of the second table are those of the first one, up to 5."""
-    count = 0
-    for mine, theirs in zip(_rows(first)[:_MOST_HEAD_ROWS], _rows(second), strict=False):
-        if _key(mine) != _key(theirs) or _has_only_pictures(theirs):
-            break
-        count += 1
-    while any(cell.row < count < cell.row + cell.row_span for cell in second):
-        count -= 1
-    return count
+def _equal_rows(first: Sequence[Sequence[Cell]], second: Sequence[Sequence[Cell]]) -> int:
+    """How many rows at the top of the second table are those of the first one."""
+    pairs = zip(first, second, strict=False)
+    return sum(
+        1 for _ in takewhile(lambda pair: _key(pair[0]) == _key(pair[1]) and not _has_only_pictures(pair[1]), pairs)
+    )
+
+
+def _is_copy(equal: int, rows: Sequence[Sequence[Cell]]) -> bool:
+    return equal == len(rows)
 
 
 def _key(row: Sequence[Cell]) -> list[tuple[int, str]]:
