@@ -42,6 +42,7 @@ class FakeParser:
         self.failure: type[DocvinoError] = InputError
         self.error: DocvinoError | None = None
         self.figures = False
+        self.titles = False
         self.empty = False
         self.read: list[int] = []
 
@@ -70,6 +71,8 @@ class FakeParser:
         blocks = [_block(index, 0, "text", f"page {index + 1}")]
         if self.figures:
             blocks.append(_block(index, 1, "figure", ""))
+        if self.titles:
+            blocks.append(_block(index, len(blocks), "paragraph_title", f"{index + 1} Chapter"))
         page = Page(
             page_index=index,
             width_px=60,
@@ -80,12 +83,7 @@ class FakeParser:
         return ParsedPage(page, PageImage(index, pixels), stats)
 
     def collect(self, source: Source, parsed: Sequence[ParsedPage], options: ParseOptions) -> Document:
-        return Document(
-            source=source,
-            pages=tuple(item.page for item in parsed),
-            provenance=self.provenance(options),
-            stats=sum((item.stats for item in parsed), Stats()),
-        )
+        return Parser.collect(cast(Parser, self), source, parsed, options)
 
     def provenance(self, options: ParseOptions) -> Provenance:
         options_ = options.model_dump(exclude={"password"})
@@ -497,6 +495,33 @@ def test_a_finished_document_is_written_in_the_formats_asked_for_later(out: Path
     run(out, [scan], parser, formats=["md"], resume=True)
     assert parser.read == []
     assert names(out) == ["scan/scan.json", "scan/scan.md", "summary.json"]
+
+
+def levels(out: Path) -> list[int | None]:
+    document = Document.model_validate_json((out / "scan/scan.json").read_bytes())
+    return [block.level for page in document.pages for block in page.blocks if block.label == "paragraph_title"]
+
+
+def test_pages_are_restructured_without_being_read_again(out: Path, scan: Path) -> None:
+    first = FakeParser()
+    first.titles = True
+    run(out, [scan], first)
+    assert levels(out) == [None] * 5
+    stats = Document.model_validate_json((out / "scan/scan.json").read_bytes()).stats
+    for wish, level in ((True, 1), (False, None)):
+        parser = FakeParser()
+        run(out, [scan], parser, resume=True, options=ParseOptions(restructure_pages=wish))
+        assert (parser.read, levels(out)) == ([], [level] * 5)
+    assert Document.model_validate_json((out / "scan/scan.json").read_bytes()).stats == stats
+
+
+def test_a_stopped_run_goes_on_with_pages_restructured(out: Path, scan: Path) -> None:
+    first, second = FakeParser(stop_at=3), FakeParser()
+    first.titles = second.titles = True
+    with pytest.raises(KeyboardInterrupt):
+        run(out, [scan], first)
+    run(out, [scan], second, resume=True, options=ParseOptions(restructure_pages=True))
+    assert (second.read, levels(out)) == ([3, 4], [1] * 5)
 
 
 def test_a_document_with_a_failed_page_is_not_finished(out: Path, scan: Path) -> None:

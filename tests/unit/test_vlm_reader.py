@@ -140,6 +140,7 @@ def test_paper_without_ink_is_not_shown_to_the_model(reader: Open) -> None:
     assert [answer.tokens for answer in answers] == [0, answers[1].tokens, 0, 0, 0]
     assert answers[1] == read(reader(), [crop(1)])[0]
     assert all(answer.problem is None and answer.text == "" for answer in (answers[0], *answers[2:]))
+    assert [answer.finish for answer in (answers[0], *answers[2:])] == ["blank"] * 4
 
 
 @pytest.mark.parametrize("darker_by", [90, 250])
