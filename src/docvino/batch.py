@@ -18,7 +18,8 @@ import cv2
 import numpy as np
 from pydantic import ValidationError
 
-from docvino.document import Document, Page, Provenance, Source, Stats, polygon_box
+from docvino.codec.crops import cut_region
+from docvino.document import Document, Page, Provenance, Source, Stats, box_polygon, polygon_box
 from docvino.errors import EXIT_OK, EXIT_PARTLY_DONE, ConfigError, DocvinoError
 from docvino.inputs import InputDocument
 from docvino.outputs import USUAL, Finished, Format, picture_name, write_atomically, write_outputs
@@ -168,6 +169,9 @@ class Batch:
                 continue
             left, top, right, bottom = polygon_box(block.polygons[0])
             part = item.image.pixels[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))]
+            if part.size and block.polygons[0] != box_polygon(left, top, right, bottom):
+                # Source: PaddleX 3.7.2: what is outside of the outline is white in picture files, too.
+                part = cut_region(item.image.pixels, (left, top, np.ceil(right), np.ceil(bottom)), block.polygons[0])
             if part.size:
                 (folder / "images").mkdir(exist_ok=True)
                 _, png = cv2.imencode(".png", np.ascontiguousarray(part[..., ::-1]))

@@ -18,7 +18,7 @@ from PIL import Image
 
 from docvino import outputs
 from docvino.batch import Batch, Journal, Outcome, Progress, exit_code, safe_name
-from docvino.document import Block, Document, Page, PageImage, Provenance, Source, Stats, box_polygon
+from docvino.document import Block, Document, Page, PageImage, Polygon, Provenance, Source, Stats, box_polygon
 from docvino.errors import ConfigError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument
 from docvino.outputs import Format
@@ -43,6 +43,7 @@ class FakeParser:
         self.error: DocvinoError | None = None
         self.figures = False
         self.titles = False
+        self.outline: Polygon = box_polygon(20, 10, 50, 20)
         self.empty = False
         self.read: list[int] = []
 
@@ -70,7 +71,7 @@ class FakeParser:
         pixels[10:20, 20:50] = (255, 0, 0)
         blocks = [_block(index, 0, "text", f"page {index + 1}")]
         if self.figures:
-            blocks.append(_block(index, 1, "figure", ""))
+            blocks.append(_block(index, 1, "figure", "").model_copy(update={"polygons": (self.outline,)}))
         if self.titles:
             blocks.append(_block(index, len(blocks), "paragraph_title", f"{index + 1} Chapter"))
         page = Page(
@@ -495,6 +496,16 @@ def test_a_finished_document_is_written_in_the_formats_asked_for_later(out: Path
     run(out, [scan], parser, formats=["md"], resume=True)
     assert parser.read == []
     assert names(out) == ["scan/scan.json", "scan/scan.md", "summary.json"]
+
+
+def test_what_is_outside_of_the_outline_of_a_figure_is_white_in_its_picture(out: Path, scan: Path) -> None:
+    parser = FakeParser()
+    parser.figures = True
+    parser.outline = ((20, 10), (50, 10), (50, 12), (22, 20), (20, 20))
+    run(out, [scan], parser)
+    with Image.open(out / "scan/images/p1-b2.png") as picture:
+        assert picture.size == (30, 10)
+        assert (picture.getpixel((1, 8)), picture.getpixel((28, 8))) == ((255, 0, 0), (255, 255, 255))
 
 
 def levels(out: Path) -> list[int | None]:
