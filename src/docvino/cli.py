@@ -149,6 +149,16 @@ def parse(
     layout_shape_mode: Annotated[
         str | None, typer.Option(help="Outlines of regions: auto (default), rect, quad, poly.")
     ] = None,
+    layout_nms: Annotated[
+        bool | None,
+        typer.Option("--layout-nms/--no-layout-nms", help="Drop regions that cover a better one. Default on."),
+    ] = None,
+    layout_merge_bboxes_mode: Annotated[
+        str | None, typer.Option(help="Of regions in regions: large, small, union; auto (default) by label.")
+    ] = None,
+    layout_unclip_ratio: Annotated[
+        float | None, typer.Option(help="Regions are made so many times as wide and high. Default 1.")
+    ] = None,
     merge_layout_blocks: Annotated[
         bool | None,
         typer.Option(

@@ -33,6 +33,7 @@ ExecutionPrecision = Literal["f32", "bf16", "f16"]
 KvPrecision = Literal["u8", "f16", "f32"]
 Layout = Literal["auto", "none", "whitespace", "picodet"]
 LayoutShape = Literal["auto", "rect", "quad", "poly"]
+LayoutMerge = Literal["auto", "large", "small", "union"]
 HUBS = ("huggingface", "modelscope", "aistudio")
 
 
@@ -120,6 +121,11 @@ class ParseOptions(BaseModel):
     layout_shape_mode: LayoutShape = Field(
         "auto", description="outlines of regions: rect, quad (turned rectangles), poly, or auto: what fits"
     )
+    layout_nms: bool = Field(True, description="drop regions that cover a better one")
+    layout_merge_bboxes_mode: LayoutMerge = Field(
+        "auto", description="of regions in regions: large (keep the outer ones), small, union (all), or auto: by label"
+    )
+    layout_unclip_ratio: float = Field(1.0, gt=0, le=4, description="regions are made this many times as wide and high")
     merge_layout_blocks: bool = Field(True, description="read text that goes around a figure or on in a column as one")
     skip_dropped: bool = Field(
         False, description="do not read what Markdown leaves out: running heads, page numbers, notes in the margin"

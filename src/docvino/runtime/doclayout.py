@@ -27,4 +27,7 @@ class DocLayout:
             self._facts,
             threshold=options.layout_threshold,
             shape=options.layout_shape_mode,
+            nms=options.layout_nms,
+            merge=options.layout_merge_bboxes_mode,
+            unclip=options.layout_unclip_ratio,
         )
