@@ -4,7 +4,7 @@
     python benchmarks/random_doclayout.py FOLDER [--rounds 5]
 
 transformers has the network; around it come the inputs and outputs of the published file (image, im_shape,
-scale_factor; rows, counts, masks). It is written as ONNX, `docvino convert` makes a bundle of it, and both read the same drawn page.
+scale_factor; rows, counts, masks). It is written as ONNX, docvino converts that, and both read the same drawn page.
 Weights are drawn so that signals stay alive and scores differ (what transformers draws gives 300 equal queries), but
 they find nothing: regions are compared with those of PyTorch, they mean nothing.
 """
