@@ -18,13 +18,14 @@ import cv2
 import numpy as np
 from pydantic import ValidationError
 
-from docvino.document import Document, Page, Source, Stats, polygon_box
+from docvino.codec.crops import cut_region
+from docvino.document import Document, Page, Provenance, Source, Stats, box_polygon, polygon_box
 from docvino.errors import EXIT_OK, EXIT_PARTLY_DONE, ConfigError, DocvinoError
 from docvino.inputs import InputDocument
 from docvino.outputs import USUAL, Finished, Format, picture_name, write_atomically, write_outputs
 from docvino.parser import ParsedPage, Parser, open_source
 from docvino.render.flow import is_picture
-from docvino.settings import ParseOptions
+from docvino.settings import AFTER_READING, ParseOptions
 
 Status = Literal["ok", "empty", "partial", "failed"]
 
@@ -142,7 +143,7 @@ class Batch:
         return _Read(document, problem, failed_formats, len(self._formats))
 
     def _header(self, source: Source) -> str:
-        provenance = self._parser.provenance(self._options).decides()
+        provenance = _of_reading(self._parser.provenance(self._options))
         return json.dumps({"source": source.model_dump(), "provenance": provenance.model_dump()}, sort_keys=True)
 
     def _finished_document(self, folder: Path, source: Source) -> Document | None:
@@ -151,9 +152,12 @@ class Batch:
             document = Document.model_validate_json((folder / f"{folder.name}.json").read_bytes())
         except (OSError, ValidationError):
             return None
-        provenance = self._parser.provenance(self._options).decides()
-        same = document.source == source and document.provenance.decides() == provenance
-        return document if same and not any(page.status == "failed" for page in document.pages) else None
+        now = self._parser.provenance(self._options)
+        same = document.source == source and _of_reading(document.provenance) == _of_reading(now)
+        if not same or any(page.status == "failed" for page in document.pages):
+            return None
+        parsed = [ParsedPage(page, None, Stats()) for page in document.pages]
+        return self._parser.collect(source, parsed, self._options).model_copy(update={"stats": document.stats})
 
     def _write(self, folder: Path, document: Document, opened: InputDocument) -> dict[Format, DocvinoError]:
         finished = Finished(document, folder, opened, self._options.password, pretty=self._pretty)
@@ -165,6 +169,9 @@ class Batch:
                 continue
             left, top, right, bottom = polygon_box(block.polygons[0])
             part = item.image.pixels[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))]
+            if part.size and block.polygons[0] != box_polygon(left, top, right, bottom):
+                # Source: PaddleX 3.7.2: what is outside of the outline is white in picture files, too.
+                part = cut_region(item.image.pixels, (left, top, np.ceil(right), np.ceil(bottom)), block.polygons[0])
             if part.size:
                 (folder / "images").mkdir(exist_ok=True)
                 _, png = cv2.imencode(".png", np.ascontiguousarray(part[..., ::-1]))
@@ -253,6 +260,12 @@ def _writing_to(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}", fix="choose another -o folder") from error
+
+
+def _of_reading(provenance: Provenance) -> Provenance:
+    """Without what changes nothing of what is read on a page."""
+    options = {name: value for name, value in provenance.options.items() if name not in AFTER_READING}
+    return provenance.decides().model_copy(update={"options": options})
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,16 @@ def parse(
     layout_shape_mode: Annotated[
         str | None, typer.Option(help="Outlines of regions: auto (default), rect, quad, poly.")
     ] = None,
+    layout_nms: Annotated[
+        bool | None,
+        typer.Option("--layout-nms/--no-layout-nms", help="Drop regions that cover a better one. Default on."),
+    ] = None,
+    layout_merge_bboxes_mode: Annotated[
+        str | None, typer.Option(help="Of regions in regions: large, small, union; auto (default) by label.")
+    ] = None,
+    layout_unclip_ratio: Annotated[
+        float | None, typer.Option(help="Regions are made so many times as wide and high. Default 1.")
+    ] = None,
     merge_layout_blocks: Annotated[
         bool | None,
         typer.Option(
@@ -145,6 +155,30 @@ def parse(
         bool | None,
         typer.Option(
             "--use-ocr-for-image-block/--no-use-ocr-for-image-block", help="Read text in images. Default off."
+        ),
+    ] = None,
+    restructure_pages: Annotated[
+        bool | None,
+        typer.Option(
+            "--restructure-pages/--no-restructure-pages",
+            help="Join tables over page breaks, give headings the levels of a whole document. Default off.",
+        ),
+    ] = None,
+    merge_tables: Annotated[
+        bool | None,
+        typer.Option("--merge-tables/--no-merge-tables", help="With --restructure-pages: join tables. Default on."),
+    ] = None,
+    relevel_titles: Annotated[
+        bool | None,
+        typer.Option(
+            "--relevel-titles/--no-relevel-titles", help="With --restructure-pages: levels of headings. Default on."
+        ),
+    ] = None,
+    concatenate_pages: Annotated[
+        bool | None,
+        typer.Option(
+            "--concatenate-pages/--no-concatenate-pages",
+            help="With --restructure-pages: the format res is one result of all pages. Default off.",
         ),
     ] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Most tokens of one element. Default 4096.")] = None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the command line's help must not wait for numpy
     import numpy as np
     from numpy.typing import NDArray
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 BULLETS = ("•", "●", "▪", "■", "◦", "‣", "·")  # printed marks that begin an item of a list
 
 Point = tuple[float, float]
@@ -28,8 +28,9 @@ Polygon = tuple[Point, ...]
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 Rotation = Literal[0, 90, 180, 270]
 Task = Literal["ocr", "table", "formula", "chart", "seal", "spotting"]
-# Why a text ended: by itself, at the token limit, in a loop, with numbers that are none, at the time limit, by request.
-Finish = Literal["stop", "length", "repetition", "nonfinite", "time", "cancelled"]
+# Why a text ended: by itself, at the token limit, in a loop, with numbers that are none, at the time limit, by request;
+# or why there is none: the crop has no ink, and was not shown to the model.
+Finish = Literal["stop", "length", "repetition", "nonfinite", "time", "cancelled", "blank"]
 PageStatus = Literal["ok", "empty", "partial", "failed"]
 ContentFormat = Literal["text", "html", "latex", "none"]
 
@@ -148,6 +149,15 @@ class Line(Frozen):
     confidence: float
 
 
+class Found(Frozen):
+    """A region as the layout model found it: its upright box, its outline, and a score in [0, 1]."""
+
+    label: str
+    score: float
+    box: Box
+    polygon: Polygon
+
+
 class Cell(Frozen):
     """One cell of a table; rows and columns count from 0.
 
@@ -179,6 +189,10 @@ class Block(Frozen):
                    In a `<table>`, `<img data-block="ID">` stands for a picture that is a block of its own
     confidence     mean of its lines weighted by their length, None when nothing was read
     layout_score   score of the layout model, None when it did not see the block
+    finish         why its text ended; "blank" where there is no ink
+    level          of a heading, from 1 for a chapter, when pages were restructured; None: its own numbering tells it
+    continues      id of the table that this one goes on from, of a page before, when pages were restructured
+    repeated_rows  of such a table: rows at its top that repeat the head of that one
     """
 
     id: str
@@ -193,6 +207,9 @@ class Block(Frozen):
     lines: tuple[Line, ...] = ()
     cells: tuple[Cell, ...] = ()
     finish: Finish = "stop"
+    level: int | None = None
+    continues: str | None = None
+    repeated_rows: int = 0
     warnings: tuple[str, ...] = ()
 
 
@@ -200,6 +217,9 @@ class Page(Frozen):
     """One page. `page_index` counts from 0; `rotation_degrees` is the clockwise turn that made the page upright.
 
     `source_box` is the part of the source page that was read (PDF points or image pixels, before turning).
+
+    `regions` are what PP-DocLayout found, in its order, before it was decided which of overlapping ones are read; other
+    layouts leave none.
     """
 
     page_index: int
@@ -211,6 +231,7 @@ class Page(Frozen):
     status: PageStatus
     error: str | None = None
     blocks: tuple[Block, ...] = ()
+    regions: tuple[Found, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -213,8 +213,11 @@ def _remove(finished: Finished, name: Format) -> None:
 
 
 def _markdown(finished: Finished) -> None:
-    links = {id_: f"images/{path.name}" for id_, path in finished.figures.items()}
-    write_atomically(finished.file(".md"), to_markdown(finished.document, links, pretty=finished.pretty))
+    write_atomically(finished.file(".md"), to_markdown(finished.document, _links(finished), pretty=finished.pretty))
+
+
+def _links(finished: Finished) -> Mapping[str, str]:
+    return {id_: f"images/{path.name}" for id_, path in finished.figures.items()}
 
 
 def _json(finished: Finished) -> None:
@@ -264,8 +267,8 @@ def _pdf(finished: Finished) -> None:
 def _res(finished: Finished) -> None:
     document = finished.document
     one_file = document.source.media_type != "application/pdf" and len(document.pages) == 1
-    for page, text in to_res(document, document.source.name):
-        ending = "_res.json" if one_file else f"_{page.page_index}_res.json"
+    for page, text in to_res(document, document.source.name, _links(finished)):
+        ending = "_res.json" if page is None or one_file else f"_{page.page_index}_res.json"
         write_atomically(finished.file(ending), text)
 
 

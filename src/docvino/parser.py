@@ -11,12 +11,14 @@ from typing import Any
 
 from docvino import __version__
 from docvino.bundle import Bundle, VlmBundle, bundle_folder, open_bundle, open_vlm_bundle, vlm_folder
+from docvino.codec import doclayout
 from docvino.device import Compiled, Model, openvino_version
 from docvino.document import (
     Answer,
     Block,
     Crop,
     Document,
+    Found,
     ModelProvenance,
     Page,
     PageImage,
@@ -45,6 +47,7 @@ from docvino.specs import get_preset, layout_of, picodet
 from docvino.specs.model import ModelSpec, Preset, VlmPreset
 from docvino.text.blocks import assemble
 from docvino.text.elements import blocks_of_lines, element_blocks
+from docvino.text.restructure import restructure
 
 _CONVINCING = 0.9  # mean confidence at which no other way up is tried; text upside down reads far below it
 
@@ -61,12 +64,13 @@ class ParsedPage:
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """A page image with what was found and read on it."""
+    """A page image with what was read on it; `found` are its regions before some were chosen, where that is done."""
 
     image: PageImage
     regions: Sequence[Region]
     crops: Sequence[Crop]
     answers: Sequence[Answer]
+    found: Sequence[Region] = ()
 
     @property
     def parts(self) -> tuple[int, Sequence[Region], Sequence[Crop], Sequence[Answer]]:
@@ -88,6 +92,7 @@ class Stages:
 
     orientation   None: pages are read as they lie
     layout        None: a page is one element
+    choose        which of the regions are read; None: all of them
     tasks         what such an element may be
     cut           page, regions, options -> crops
     assemble      -> blocks in reading order
@@ -102,6 +107,7 @@ class Stages:
     assemble: Callable[[_Reading], tuple[Block, ...]]
     models: tuple[ModelProvenance, ...]
     warm: Callable[[], int]
+    choose: Callable[[Sequence[Region]], list[Region]] | None = None
 
 
 class Parser:
@@ -175,7 +181,9 @@ class Parser:
             yield parsed
 
     def check(self, options: ParseOptions) -> None:
-        """Raises: ConfigError for what the preset does not read."""
+        """Raises: ConfigError for what the preset does not read, and for options that need another one."""
+        if options.concatenate_pages and not options.restructure_pages:
+            raise ConfigError("pages are concatenated when they are restructured", fix="add --restructure-pages")
         if options.task not in self._stages.tasks:
             raise ConfigError(
                 f"{self.runtime.preset} does not read a page as {options.task}",
@@ -190,12 +198,18 @@ class Parser:
                 )
 
     def collect(self, source: Source, parsed: Sequence[ParsedPage], options: ParseOptions) -> Document:
-        """Pages -> document."""
-        return Document(
+        """Pages -> document, restructured where that is asked for."""
+        document = Document(
             source=source,
             pages=tuple(item.page for item in parsed),
             provenance=self.provenance(options),
             stats=sum((item.stats for item in parsed), Stats()),
+        )
+        # Where it is not asked for, too: pages of an earlier run may have been.
+        return restructure(
+            document,
+            merge_tables=options.restructure_pages and options.merge_tables,
+            relevel_titles=options.restructure_pages and options.relevel_titles,
         )
 
     def provenance(self, options: ParseOptions) -> Provenance:
@@ -244,11 +258,14 @@ class Parser:
 
     def _read(self, image: PageImage, options: ParseOptions, clock: Clock) -> _Reading:
         regions: list[Region] = []
+        found: list[Region] = []
         if self._stages.layout is not None:
             with clock.measure("layout"):
                 regions = self._stages.layout.detect(image, options)
+                if self._stages.choose is not None:
+                    found, regions = regions, self._stages.choose(regions)
         crops = self._stages.cut(image, regions, options)
-        return _Reading(image, regions, crops, self._stages.reader.read(crops, options, clock))
+        return _Reading(image, regions, crops, self._stages.reader.read(crops, options, clock), found)
 
 
 def open_source(source: str | Path | bytes, options: ParseOptions, name: str = "bytes") -> InputDocument:
@@ -340,6 +357,7 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
             assemble=lambda reading: element_blocks(*reading.parts),
             models=parts,
             warm=reader.warm,
+            choose=doclayout.choose,
         )
     return Stages(
         orientation=None,
@@ -395,11 +413,13 @@ def _page(reading: _Reading, assemble_blocks: Callable[[_Reading], tuple[Block, 
     if problems:
         warnings += (f"{len(problems)} of {len(reading.answers)} elements were not read: {problems[0]}",)
     # A table's structure that is too long leaves its text whole.
-    cut_off = [a.finish for a in reading.answers if a.structure is None and a.finish not in ("stop", "repetition")]
+    ended = ("stop", "repetition", "blank")
+    cut_off = [a.finish for a in reading.answers if a.structure is None and a.finish not in ended]
     if cut_off:
         warnings += (f"{len(cut_off)} elements were not read to their end ({', '.join(sorted(set(cut_off)))})",)
     # A page whose every line was too uncertain is not a blank one.
     whole_page = not (problems or cut_off or (dropped and not blocks))
+    has_something = any(block.finish != "blank" for block in blocks)
     return Page(
         page_index=image.index,
         width_px=image.width_px,
@@ -407,8 +427,12 @@ def _page(reading: _Reading, assemble_blocks: Callable[[_Reading], tuple[Block, 
         dpi=image.dpi,
         rotation_degrees=image.rotation,
         source_box=image.source_box,
-        status="partial" if not whole_page else "ok" if blocks else "empty",
+        status="partial" if not whole_page else "ok" if has_something else "empty",
         blocks=blocks,
+        regions=tuple(
+            Found(label=region.label, score=region.score, box=region.bounds, polygon=region.polygon)
+            for region in reading.found
+        ),
         warnings=warnings,
     )
 

@@ -35,6 +35,7 @@ KvPrecision = Literal["u8", "f16", "f32"]
 Layout = Literal["auto", "none", "whitespace", "picodet"]
 Stage = Literal["layout", "vision", "decoder"]
 LayoutShape = Literal["auto", "rect", "quad", "poly"]
+LayoutMerge = Literal["auto", "large", "small", "union"]
 HUBS = ("huggingface", "modelscope", "aistudio")
 
 
@@ -153,6 +154,11 @@ class ParseOptions(BaseModel):
     layout_shape_mode: LayoutShape = Field(
         "auto", description="outlines of regions: rect, quad (turned rectangles), poly, or auto: what fits"
     )
+    layout_nms: bool = Field(True, description="drop regions that cover a better one")
+    layout_merge_bboxes_mode: LayoutMerge = Field(
+        "auto", description="of regions in regions: large (keep the outer ones), small, union (all), or auto: by label"
+    )
+    layout_unclip_ratio: float = Field(1.0, gt=0, le=4, description="regions are made this many times as wide and high")
     merge_layout_blocks: bool = Field(True, description="read text that goes around a figure or on in a column as one")
     skip_dropped: bool = Field(
         False, description="do not read what Markdown leaves out: running heads, page numbers, notes in the margin"
@@ -160,12 +166,26 @@ class ParseOptions(BaseModel):
     use_chart_recognition: bool = Field(False, description="read charts as tables; else they are pictures")
     use_seal_recognition: bool = Field(False, description="read the text of seals; else they are pictures alone")
     use_ocr_for_image_block: bool = Field(False, description="read the text in images; else they are pictures alone")
+    restructure_pages: bool = Field(
+        False, description="pages are parts of one document: see merge_tables, relevel_titles and concatenate_pages"
+    )
+    merge_tables: bool = Field(
+        True, description="with restructure_pages: a table that goes on over a page break is one table"
+    )
+    relevel_titles: bool = Field(True, description="with restructure_pages: headings get levels over all pages")
+    concatenate_pages: bool = Field(
+        False, description="with restructure_pages: the JSON of PaddleOCR-VL (res) is one result of all pages"
+    )
     max_new_tokens: int | None = Field(None, ge=1, description="most tokens of one crop; by default the model's 4096")
     time_limit_s: float | None = Field(None, gt=0, description="most seconds of one crop; what was read is kept")
     loop_guard: bool = Field(True, description="end a text that goes in circles")
     temperature: float = Field(0.0, ge=0, description="0: the likeliest token; above: drawn, the higher the wilder")
     top_p: float = Field(1.0, gt=0, le=1, description="draw from the likeliest tokens of this probability together")
     seed: int = Field(0, ge=0, description="of the draws")
+
+
+# Options that change nothing of what is read on a page.
+AFTER_READING = frozenset({"restructure_pages", "merge_tables", "relevel_titles", "concatenate_pages"})
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from PIL import Image
 
 from docvino import outputs
 from docvino.batch import Batch, Journal, Outcome, Progress, exit_code, safe_name
-from docvino.document import Block, Document, Page, PageImage, Provenance, Source, Stats, box_polygon
+from docvino.document import Block, Document, Page, PageImage, Polygon, Provenance, Source, Stats, box_polygon
 from docvino.errors import ConfigError, DocvinoError, InferenceError, InputError
 from docvino.inputs import InputDocument
 from docvino.outputs import Format
@@ -42,6 +42,8 @@ class FakeParser:
         self.failure: type[DocvinoError] = InputError
         self.error: DocvinoError | None = None
         self.figures = False
+        self.titles = False
+        self.outline: Polygon = box_polygon(20, 10, 50, 20)
         self.empty = False
         self.read: list[int] = []
 
@@ -69,7 +71,9 @@ class FakeParser:
         pixels[10:20, 20:50] = (255, 0, 0)
         blocks = [_block(index, 0, "text", f"page {index + 1}")]
         if self.figures:
-            blocks.append(_block(index, 1, "figure", ""))
+            blocks.append(_block(index, 1, "figure", "").model_copy(update={"polygons": (self.outline,)}))
+        if self.titles:
+            blocks.append(_block(index, len(blocks), "paragraph_title", f"{index + 1} Chapter"))
         page = Page(
             page_index=index,
             width_px=60,
@@ -80,12 +84,7 @@ class FakeParser:
         return ParsedPage(page, PageImage(index, pixels), stats)
 
     def collect(self, source: Source, parsed: Sequence[ParsedPage], options: ParseOptions) -> Document:
-        return Document(
-            source=source,
-            pages=tuple(item.page for item in parsed),
-            provenance=self.provenance(options),
-            stats=sum((item.stats for item in parsed), Stats()),
-        )
+        return Parser.collect(cast(Parser, self), source, parsed, options)
 
     def provenance(self, options: ParseOptions) -> Provenance:
         options_ = options.model_dump(exclude={"password"})
@@ -497,6 +496,43 @@ def test_a_finished_document_is_written_in_the_formats_asked_for_later(out: Path
     run(out, [scan], parser, formats=["md"], resume=True)
     assert parser.read == []
     assert names(out) == ["scan/scan.json", "scan/scan.md", "summary.json"]
+
+
+def test_what_is_outside_of_the_outline_of_a_figure_is_white_in_its_picture(out: Path, scan: Path) -> None:
+    parser = FakeParser()
+    parser.figures = True
+    parser.outline = ((20, 10), (50, 10), (50, 12), (22, 20), (20, 20))
+    run(out, [scan], parser)
+    with Image.open(out / "scan/images/p1-b2.png") as picture:
+        assert picture.size == (30, 10)
+        assert (picture.getpixel((1, 8)), picture.getpixel((28, 8))) == ((255, 0, 0), (255, 255, 255))
+
+
+def levels(out: Path) -> list[int | None]:
+    document = Document.model_validate_json((out / "scan/scan.json").read_bytes())
+    return [block.level for page in document.pages for block in page.blocks if block.label == "paragraph_title"]
+
+
+def test_pages_are_restructured_without_being_read_again(out: Path, scan: Path) -> None:
+    first = FakeParser()
+    first.titles = True
+    run(out, [scan], first)
+    assert levels(out) == [None] * 5
+    stats = Document.model_validate_json((out / "scan/scan.json").read_bytes()).stats
+    for wish, level in ((True, 1), (False, None)):
+        parser = FakeParser()
+        run(out, [scan], parser, resume=True, options=ParseOptions(restructure_pages=wish))
+        assert (parser.read, levels(out)) == ([], [level] * 5)
+    assert Document.model_validate_json((out / "scan/scan.json").read_bytes()).stats == stats
+
+
+def test_a_stopped_run_goes_on_with_pages_restructured(out: Path, scan: Path) -> None:
+    first, second = FakeParser(stop_at=3), FakeParser()
+    first.titles = second.titles = True
+    with pytest.raises(KeyboardInterrupt):
+        run(out, [scan], first)
+    run(out, [scan], second, resume=True, options=ParseOptions(restructure_pages=True))
+    assert (second.read, levels(out)) == ([3, 4], [1] * 5)
 
 
 def test_a_document_with_a_failed_page_is_not_finished(out: Path, scan: Path) -> None:

@@ -233,6 +233,34 @@ def test_a_title_found_under_two_labels_is_kept_once() -> None:
         assert labels(decode(rows)) == ["doc_title" if first >= second else "paragraph_title"]
 
 
+NESTED: tuple[Row, ...] = (
+    ("table", 0.9, (100, 100, 700, 700), 0),
+    ("image", 0.8, (150, 150, 500, 500), 1),
+    ("seal", 0.7, (200, 200, 300, 300), 2),
+    ("text", 0.6, (100, 800, 700, 900), 3),
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "kept"),
+    [
+        ("auto", ["table", "image", "seal", "text"]),
+        ("union", ["table", "image", "seal", "text"]),
+        ("large", ["table", "text"]),
+        ("small", ["image", "seal", "text"]),  # upstream's, too, keeps what lies in another one, whatever lies in it
+    ],
+)
+def test_merge_modes_keep_outer_or_inner_regions(mode: str, kept: list[str]) -> None:
+    assert labels(decode(NESTED, merge=mode)) == kept
+
+
+def test_without_nms_what_covers_a_better_one_stays() -> None:
+    rows: list[Row] = [("text", 0.8, (0, 0, 100, 100), 0), ("text", 0.9, (0, 0, 100, 70), 1)]
+    table, counts, masks = outputs(rows)
+    assert len(doclayout.find([table, counts, masks], WIDTH, HEIGHT, FACTS_V3)) == 1
+    assert len(doclayout.find([table, counts, masks], WIDTH, HEIGHT, FACTS_V3, nms=False)) == 2
+
+
 # Step 6
 
 
@@ -343,6 +371,20 @@ def test_any_mask_gives_an_outline_on_the_page(rectangles: list[tuple[int, int, 
     (region,) = decode([("text", 0.9, (-3, 280, 1003, 980), 0)], {0: mask}, shape=shape)
     assert len(region.polygon) >= 4
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in region.polygon)
+
+
+# Step 8
+
+
+def test_regions_grow_about_their_centres_with_their_outlines_and_end_at_the_page() -> None:
+    (region,) = decode([("text", 0.9, (100, 100, 300, 200), 0)], unclip=1.5)
+    assert (region.bounds, region.polygon) == ((50, 75, 350, 225), box_polygon(50, 75, 350, 225))
+    (region,) = decode([("text", 0.9, (0, 0, 300, 200), 0)], unclip=2.0)
+    assert region.bounds == (0, 0, 450, 300)
+    turned = drawn(((200, 500), (500, 280), (800, 760), (500, 980)))
+    small, large = (decode([("text", 0.9, BOX, 9)], {0: turned}, shape="poly", unclip=ratio)[0] for ratio in (1.0, 1.2))
+    assert len(large.polygon) == len(small.polygon) > 3
+    assert area(large.polygon) == pytest.approx(1.44 * area(small.polygon))
 
 
 # Step 9

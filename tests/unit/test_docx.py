@@ -46,6 +46,17 @@ def test_headings_paragraphs_lists_and_captions_have_their_styles() -> None:
     ]
 
 
+def test_a_number_stands_at_the_right_edge_beside_its_formula() -> None:
+    made = read(block("display_formula", r"\frac{a}{b}", "latex"), block("formula_number", "(1)"), block("text", "so"))
+    formula, text = made.paragraphs
+    assert (formula.text, text.text) == ("\t\t(1)", "so")
+    assert [child.tag.rpartition("}")[2] for child in formula._p] == ["pPr", "r", "oMath", "r"]
+    section = made.sections[0]
+    width = section.page_width - section.left_margin - section.right_margin
+    stops = [(str(stop.alignment), stop.position) for stop in formula.paragraph_format.tab_stops]
+    assert stops == [("CENTER (1)", pytest.approx(width / 2, abs=700)), ("RIGHT (2)", pytest.approx(width, abs=700))]
+
+
 def test_a_table_is_one_with_merged_cells() -> None:
     (found,) = read(table(spans=SPANNING)).tables
     texts = [[cell.text for cell in row.cells] for row in found.rows]

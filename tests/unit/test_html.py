@@ -54,6 +54,14 @@ def read(*blocks: Block) -> Reader:
     return Reader(to_html(document(page(*blocks))))
 
 
+def test_a_number_stands_beside_its_formula() -> None:
+    found = read(block("display_formula", "x", "latex"), block("formula_number", "<1>"))
+    assert [attributes.get("class") for attributes in found.all("span")] == ["tag"]
+    assert found.text("span") == ["<1>"]
+    assert len(found.all("math")) == 1
+    assert found.all("p") == []
+
+
 def test_each_kind_of_block_has_its_element_in_reading_order() -> None:
     found = read(
         block("doc_title", "Title"),

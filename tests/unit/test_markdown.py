@@ -201,6 +201,42 @@ def test_each_formula_of_a_formula_block_stands_between_dollar_signs_on_one_line
     assert to_markdown(made) == "$$\na_1 - b\n$$\n\n$$\nc\n$$\n"
 
 
+def formula_and(*following: Block, latex: str = "x") -> str:
+    return to_markdown(made.document(made.page(made.block("display_formula", latex, "latex"), *following)))
+
+
+@pytest.mark.parametrize(
+    ("number", "tag"),
+    [("(3)", "(3)"), (r"\( (3.2) \)", "(3.2)"), ("(3)\n", "(3)"), ("$(4)$", "(4)"), ("（５）", "（５）")],
+)
+def test_the_number_behind_a_formula_is_its_tag(number: str, tag: str) -> None:
+    assert formula_and(made.block("formula_number", number)) == f"$$\nx \\tag*{{{tag}}}\n$$\n"
+
+
+def test_of_several_formulas_the_last_one_has_the_tag() -> None:
+    found = formula_and(made.block("formula_number", "(1)"), latex="a\n\nb")
+    assert found == "$$\na\n$$\n\n$$\nb \\tag*{(1)}\n$$\n"
+
+
+@pytest.mark.parametrize(
+    ("latex", "number", "found"),
+    [
+        ("x", "3_a", "3\\_a"),  # no sound text of a tag
+        ("x", "{", "{"),
+        (r"x \tag{2}", "(3)", "(3)"),  # it has one
+    ],
+)
+def test_a_number_that_cannot_be_a_tag_stays_a_paragraph(latex: str, number: str, found: str) -> None:
+    assert formula_and(made.block("formula_number", number), latex=latex) == f"$$\n{latex}\n$$\n\n{found}\n"
+
+
+def test_a_number_that_follows_no_formula_stays_a_paragraph() -> None:
+    blocks = (made.block("formula_number", "(1)"), made.block("display_formula", "x", "latex"))
+    assert to_markdown(made.document(made.page(*blocks))) == "(1)\n\n$$\nx\n$$\n"
+    assert formula_and(made.block("text", "so"), made.block("formula_number", "(1)")) == "$$\nx\n$$\n\nso\n\n(1)\n"
+    assert formula_and(made.block("formula_number", "")) == "$$\nx\n$$\n"
+
+
 # ---- the labels of PP-DocLayoutV3
 
 
@@ -214,6 +250,10 @@ def test_each_formula_of_a_formula_block_stands_between_dollar_signs_on_one_line
         ("paragraph_title", "2.1.4 Loss", "#### 2.1.4 Loss\n"),
         ("paragraph_title", "3.5mm plugs", "## 3.5mm plugs\n"),
         ("paragraph_title", "1.2.3.4.5.6.7 Deep", "###### 1.2.3.4.5.6.7 Deep\n"),
+        ("paragraph_title", "A title of\ntwo lines", "## A title of two lines\n"),
+        ("paragraph_title", "一个分成两行\n的标题", "## 一个分成两行的标题\n"),
+        ("doc_title", "An inter-\nnational one", "# An international one\n"),
+        ("figure_title", "Figure 1: an inter-\nnational one", "Figure 1: an international one\n"),
         ("abstract", "Abstract: We read.", "## Abstract\n\nWe read.\n"),
         ("abstract", "摘 要 本文", "## 摘要\n\n本文\n"),
         ("abstract", "Abstraction is all.", "Abstraction is all.\n"),

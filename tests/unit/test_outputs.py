@@ -94,6 +94,16 @@ def test_pages_of_several_have_their_numbers_in_the_names(folder: Path) -> None:
     ]  # fmt: skip
 
 
+def test_concatenated_pages_are_one_file(folder: Path) -> None:
+    pages = (page(*blocks()), page(*blocks(), index=1))
+    made = document(*pages, media_type="application/pdf", restructure_pages=True, concatenate_pages=True)
+    write(folder, document(*pages, media_type="application/pdf"), ["res"])
+    assert names(folder) == ["a[1]_0_res.json", "a[1]_1_res.json"]
+    write(folder, made, ["res"])
+    assert names(folder) == ["a[1]_res.json"]
+    assert json.loads((folder / "a[1]_res.json").read_text(encoding="utf-8"))["page_count"] == 2
+
+
 def test_tables_and_pages_of_an_earlier_run_are_gone(folder: Path) -> None:
     write(folder, document(page(*blocks()), page(*blocks(), index=1)), ["csv", "res"])
     assert len(names(folder)) == 4

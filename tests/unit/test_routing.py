@@ -324,6 +324,22 @@ def test_a_crop_knows_where_it_lies_and_what_was_painted_over() -> None:
     assert (white[120:200, 120:200] == 77).all()
 
 
+def test_of_a_table_with_an_outline_and_a_picture_the_model_sees_neither_what_is_outside_nor_the_picture() -> None:
+    pixels = np.full((1000, 800, 3), 90, np.uint8)
+    pixels[120:200, 120:200] = 10
+    outline: Polygon = ((100, 100), (700, 100), (700, 400), (400, 500), (100, 500))
+    regions = [region("table", TABLE, outline), region("image", (120, 120, 200, 200))]
+    (crop,) = cut_regions(PageImage(0, pixels), regions, ParseOptions())
+    assert crop.figures == (("[F2]", 1),)
+    corner = crop.pixels[-20:, -60:]  # below the cut off corner
+    assert (corner == 255).all()
+    assert (crop.pixels[200:280, 300:500] == 90).all()  # the table itself
+    mark = crop.pixels[20:101, 20:101]
+    assert (mark == 255).mean() > 0.5
+    assert (mark < 60).any()
+    assert (mark[[0, -1]] == 255).all()
+
+
 def test_merged_regions_are_one_crop() -> None:
     regions = [region("text", (100, 500, 400, 900)), region("text", (440, 100, 740, 300))]
     (crop,) = cut_regions(page(), regions, ParseOptions())

@@ -20,6 +20,11 @@ def test_formulas_stay_latex() -> None:
     assert to_text(document(page(*blocks))) == "so \\(x^2\\) is\n\n\\frac{1}{2}\n"
 
 
+def test_a_number_stands_behind_its_formula() -> None:
+    blocks = (block("display_formula", "x", "latex"), block("formula_number", "(1)"), block("text", "so"))
+    assert to_text(document(page(*blocks))) == "x\t(1)\n\nso\n"
+
+
 def test_a_form_feed_stands_between_pages_and_an_empty_page_keeps_its_place() -> None:
     pages = (page(block("text", "one")), page(index=1), page(block("text", "three"), index=2))
     assert to_text(document(*pages)) == "one\n\f\fthree\n"

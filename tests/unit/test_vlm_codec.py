@@ -69,6 +69,29 @@ def test_sizes_are_those_of_upstream(
     assert vlm.smart_resize(*size, SPOTTING_BUDGET) == spotting
 
 
+@pytest.mark.parametrize(
+    ("size", "budget", "patches", "tokens"),
+    [
+        ((100, 300), PIPELINE_BUDGET, 588, 147),
+        ((1200, 800), PIPELINE_BUDGET, 4988, 1247),
+        ((3508, 2480), PIPELINE_BUDGET, 5040, 1260),
+        ((20, 600), PIPELINE_BUDGET, 792, 198),
+        ((48, 48), PIPELINE_BUDGET, 576, 144),
+        ((40, 1600), PIPELINE_BUDGET, 608, 152),
+        ((64, 1000), PIPELINE_BUDGET, 768, 192),
+        ((3508, 2480), V1_ALONE, 14200, 3550),
+        ((3508, 2480), SPOTTING_BUDGET, 8056, 2014),
+    ],
+)
+def test_patches_and_image_tokens_are_as_many_as_upstream_has(
+    size: tuple[int, int], budget: PixelBudget, patches: int, tokens: int
+) -> None:
+    height, width = vlm.smart_resize(*size, budget)
+    cut = vlm.cut(np.zeros((height, width, 3), np.uint8), facts())
+    assert (cut.pixel_values.shape[1], cut.image_tokens) == (patches, tokens)
+    assert tokens == height * width // 784
+
+
 @given(st.integers(1, 5000), st.integers(1, 5000))
 def test_every_crop_gets_sides_of_whole_tokens_within_the_budget(height: int, width: int) -> None:
     rows, columns = vlm.smart_resize(height, width, PIPELINE_BUDGET)

@@ -17,6 +17,7 @@ from openvino import opset15 as ops
 from openvino._offline_transformations import paged_attention_transformation
 
 from docvino import golden_vlm
+from docvino.codec.prompt import Tokenizer, build_prompt
 from docvino.codec.vlm import prepare, text_rotary
 from docvino.convert.safetensors import SINGLE, Weights
 from docvino.convert.vlm_facts import read_facts
@@ -117,6 +118,16 @@ def test_weights_stay_compressed_in_the_compiled_graph() -> None:
 
 
 # ---- what the graphs compute
+
+
+@pytest.mark.parametrize("size", [(100, 300), (48, 48), (20, 600)])
+def test_the_projector_gives_a_row_for_each_placeholder_of_the_prompt(size: tuple[int, int]) -> None:
+    picture = np.random.default_rng(5).integers(0, 256, (*size, 3), dtype=np.uint8)
+    crop = prepare(picture, "ocr", facts())
+    prompt = build_prompt(Tokenizer.open(TINY / "tokenizer.json"), "ocr", crop.grid, facts())
+    placeholders = int((prompt.ids == facts().tokens.image).sum())
+    rows = compiled("vision")(crop.inputs())["image_embeds"][0]
+    assert len(rows) == placeholders == crop.grid[0] * crop.grid[1] * 14 * 14 // 784
 
 
 def test_crops_of_one_length_and_different_grids_can_go_through_the_vision_graph_together() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -140,6 +141,20 @@ def test_paper_without_ink_is_not_shown_to_the_model(reader: Open) -> None:
     assert [answer.tokens for answer in answers] == [0, answers[1].tokens, 0, 0, 0]
     assert answers[1] == read(reader(), [crop(1)])[0]
     assert all(answer.problem is None and answer.text == "" for answer in (answers[0], *answers[2:]))
+    assert [answer.finish for answer in (answers[0], *answers[2:])] == ["blank"] * 4
+
+
+def test_noise_ends_in_bounded_time_and_is_flagged(reader: Open) -> None:
+    """A random model seldom ends by itself: loops, the token limit and the time limit end it, and each is said."""
+    crops = [crop(seed) for seed in range(4)]
+    started = time.monotonic()
+    guarded = read(reader(), crops, ParseOptions(max_new_tokens=600, time_limit_s=20))
+    assert time.monotonic() - started < 60
+    assert {"repetition", "length"} <= {answer.finish for answer in guarded}
+    blocks = element_blocks(0, [], crops, guarded)
+    assert [bool(block.warnings) for block in blocks if block.finish != "stop"] == [True] * 3
+    (late,) = read(reader(), crops[:1], ParseOptions(max_new_tokens=100_000, time_limit_s=0.2, loop_guard=False))
+    assert late.finish in ("time", "length")
 
 
 @pytest.mark.parametrize("darker_by", [90, 250])

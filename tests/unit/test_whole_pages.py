@@ -21,17 +21,19 @@ from docvino.batch import Batch
 from docvino.bundle import bundle_folder
 from docvino.convert.ir import convert
 from docvino.convert.vlm import convert_vlm
-from docvino.document import Answer, Block, Crop, Document, Page, Region, Task, box_polygon
+from docvino.document import Answer, Block, Crop, Document, Page, PageImage, Region, Task, box_polygon
 from docvino.errors import BundleError, ConfigError, InputError
 from docvino.fetch import source_path
 from docvino.parser import Parser
 from docvino.render.markdown import to_markdown
+from docvino.render.text import to_text
 from docvino.runtime.stages import Clock
 from docvino.settings import ParseOptions, RuntimeConfig, WeightPrecision
 from docvino.specs import doclayout
 from docvino.specs.model import DocLayoutFacts, HubFile, HubFolder, HubMember, ModelSpec, VlmPreset
 from docvino.text.elements import element_blocks
 from layout_models import Row, layout_graph, layout_spec
+from sample_documents import document as a_document
 from vlm_models import TINY
 
 # A page of 800 x 1000 px: title, text around a figure, a table with a picture and a seal, a chart, head and number.
@@ -99,6 +101,13 @@ def scan(tmp_path: Path) -> Path:
     path = tmp_path / "scan.png"
     Image.fromarray(pixels).save(path)
     return path
+
+
+class Everywhere:
+    """A layout model that sees text where there is none."""
+
+    def detect(self, _page: PageImage, _options: ParseOptions) -> list[Region]:
+        return [region("text", 80, 100, 720, 200)]
 
 
 Read = Callable[..., Page]
@@ -223,12 +232,40 @@ def crop(task: Task, *places: int, **more: object) -> Crop:
     return replace(Crop(np.zeros((40, 60, 3), np.uint8), task, places), **more)  # type: ignore[arg-type]
 
 
-def test_a_seal_that_could_not_be_read_is_a_picture_and_a_text_is_nothing() -> None:
-    regions = [region("seal", 0, 0, 60, 40), region("text", 0, 50, 60, 90), region("seal", 0, 90, 60, 130)]
-    crops = [crop("seal", 0, is_picture=True), crop("ocr", 1), crop("seal", 2, is_picture=True)]
+def test_a_region_without_text_says_why() -> None:
+    regions = [region("seal", 0, 0, 60, 40), region("text", 0, 50, 60, 90), region("text", 0, 90, 60, 130)]
+    crops = [crop("seal", 0, is_picture=True), crop("ocr", 1), crop("ocr", 2)]
     failed = Answer("", 0.0, problem=InputError("no", fix="none"))
-    blocks = element_blocks(0, regions, crops, [failed, failed, Answer("", 0.0)])
-    assert [(block.label, block.format, block.confidence) for block in blocks] == [("seal", "none", None)] * 2
+    blocks = element_blocks(0, regions, crops, [failed, Answer("", 0.0, finish="blank"), Answer("", 0.9)])
+    assert [(block.label, block.format, block.confidence) for block in blocks] == [
+        ("seal", "none", None), ("text", "none", None), ("text", "none", None),
+    ]  # fmt: skip
+    assert [(block.finish, block.warnings) for block in blocks] == [
+        ("stop", ("it was not read: no",)),
+        ("blank", ("it has no ink, so that it was not shown to the model",)),
+        ("stop", ()),
+    ]
+
+
+def test_an_element_without_regions_and_text_is_no_block() -> None:
+    assert element_blocks(0, [], [crop("ocr")], [Answer("", 0.0, finish="blank")]) == ()
+
+
+def test_a_page_knows_what_the_layout_model_found_and_what_of_it_was_read(read: Read) -> None:
+    page = read()
+    assert [found.label for found in page.regions] == [row[0] for row in ROWS]
+    assert page.regions[1].box == (80, 50, 720, 100)
+    assert [found.score for found in page.regions] == pytest.approx([0.9] * len(ROWS))
+
+
+def test_blank_paper_in_a_region_is_a_marked_block_and_a_page_of_it_is_empty(data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "blank.png"
+    Image.fromarray(np.full((1000, 800, 3), 255, np.uint8)).save(path)
+    with Parser.open(runtime(data)) as parser:
+        parser._stages = replace(parser._stages, layout=Everywhere())
+        (page,) = parser.parse(path).pages
+    assert (page.status, [(block.label, block.finish) for block in page.blocks]) == ("empty", [("text", "blank")])
+    assert to_text(a_document(page)) == ""
 
 
 def test_a_mark_of_a_picture_too_small_for_one_is_no_block() -> None:
@@ -248,12 +285,9 @@ def test_figures_found_before_their_table_come_after_it() -> None:
 # Markdown and files
 
 
-def test_markdown_has_titles_pictures_and_no_running_heads(read: Read, data: Path) -> None:
+def test_markdown_has_titles_pictures_and_no_running_heads(read: Read) -> None:
     page = read(use_seal_recognition=True)
-    with Parser.open(runtime(data)) as parser:
-        provenance = parser.provenance(ParseOptions())
-    source = {"name": "x.png", "sha256": "0", "media_type": "image/png"}
-    document = Document.model_validate({"source": source, "pages": [page], "provenance": provenance, "stats": {}})
+    document = a_document(page)
     images = {block.id: f"images/{block.id}.png" for block in page.blocks if block.label in ("image", "seal", "chart")}
     text = to_markdown(document, images)
     pieces = text.strip().split("\n\n")

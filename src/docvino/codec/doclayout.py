@@ -1,7 +1,7 @@
 """Layout detection with PP-DocLayoutV2 and V3: a page as the graph takes it, and its rows as regions in reading order.
 
 The steps of `decode` and their order are those of PaddleX 3.7.2 (models/layout_analysis/processors.py, then
-filter_overlap_boxes of the pipeline paddleocr_vl). Boxes are not enlarged: the ratio is 1 in every published pipeline.
+filter_overlap_boxes of the pipeline paddleocr_vl).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from docvino.document import Box, Polygon, Region, box_polygon
 from docvino.errors import InferenceError
-from docvino.settings import LayoutShape
+from docvino.settings import LayoutMerge, LayoutShape
 from docvino.specs.model import DocLayoutFacts
 
 Values = NDArray[np.float64]
@@ -77,6 +78,18 @@ def prepare(pixels: NDArray[np.uint8], facts: DocLayoutFacts) -> dict[str, NDArr
 
 
 def decode(
+    outputs: Sequence[NDArray[np.generic]], width_px: int, height_px: int, facts: DocLayoutFacts, **wishes: Any
+) -> list[Region]:
+    """The regions that are read: those of `find` (which takes the same arguments), without what others overlap."""
+    return choose(find(outputs, width_px, height_px, facts, **wishes))
+
+
+def choose(regions: Sequence[Region]) -> list[Region]:
+    """Those that are read, with `order` from 0 again."""
+    return [replace(region, order=place) for place, region in enumerate(filter_overlaps(regions))]
+
+
+def find(
     outputs: Sequence[NDArray[np.generic]],
     width_px: int,
     height_px: int,
@@ -84,32 +97,42 @@ def decode(
     *,
     threshold: float | None = None,
     shape: LayoutShape = "auto",
+    nms: bool = True,
+    merge: LayoutMerge = "auto",
+    unclip: float = 1.0,
 ) -> list[Region]:
-    """Outputs of the graph for one page, by place, -> regions in reading order, `order` from 0.
+    """Outputs of the graph for one page, by place, -> all regions in reading order, `order` from 0.
 
     outputs     rows float32 (N, 7 or 8): class, score, left, top, right, bottom in page pixels, then the order (V2 has
                 a second column that decides ties, largest first); counts int (1,); V3: masks int (N, S, S), 0 or 1
     threshold   for every label, in place of the model's own
+    nms         drop what covers a better one
+    merge       of regions in regions, "large" drops the inner ones, "small" the outer ones, "union" none; "auto" the
+                inner ones of the labels that the published pipelines name
+    unclip      makes regions this many times as wide and high, about their centres
 
     Differs: upstream compares with a threshold only when it is a float; an integer one switches that off. Outlines end
-    at the page like boxes; upstream leaves them as long as the network says, and judges overlaps by that.
+    at the page like boxes; upstream leaves them as long as the network says, and judges overlaps by that. Outlines grow
+    with their boxes; upstream's stay, and what was won around them is painted white.
 
     Raises: InferenceError when these are no such outputs.
     """
     rows, masks = _rows(outputs, facts)
     found = _above_threshold(rows, masks, facts, threshold)
-    found = _suppressed(found)
+    if nms:
+        found = _suppressed(found)
     found = _without_page_images(found, width_px, height_px)
-    found = _merged(found)
+    found = _merged(found, merge)
     found.sort(key=lambda one: one.order)
     polygons = _polygons(found, width_px, height_px, shape)
-    regions = []
+    regions: list[Region] = []
     for one, polygon in zip(found, polygons, strict=True):
-        left, top, right, bottom = _clamped(one.box, width_px, height_px)
+        box, outline = _grown(one.box, polygon, unclip)
+        left, top, right, bottom = _clamped(box, width_px, height_px)
         if right > left and bottom > top:
-            within = tuple((min(max(x, 0.0), float(width_px)), min(max(y, 0.0), float(height_px))) for x, y in polygon)
-            regions.append(Region(one.label, one.score, within, box=(left, top, right, bottom)))
-    return [replace(region, order=place) for place, region in enumerate(filter_overlaps(regions))]
+            within = tuple((min(max(x, 0.0), float(width_px)), min(max(y, 0.0), float(height_px))) for x, y in outline)
+            regions.append(Region(one.label, one.score, within, len(regions), (left, top, right, bottom)))
+    return regions
 
 
 def _rows(outputs: Sequence[NDArray[np.generic]], facts: DocLayoutFacts) -> tuple[Values, NDArray[np.generic] | None]:
@@ -178,12 +201,18 @@ def _without_page_images(found: list[_Found], width_px: int, height_px: int) -> 
     return kept or found
 
 
-def _merged(found: Sequence[_Found]) -> list[_Found]:
-    """Without regions of any label that lie to 90 % in one of an absorbing label.
+def _merged(found: Sequence[_Found], mode: LayoutMerge) -> list[_Found]:
+    """Without regions of any label that lie to 90 % in one of an absorbing label, or as `mode` says.
 
     Differs: of two that absorb each other (one title, found as doc_title and as paragraph_title) the surer one stays;
     upstream drops both, and the title is lost.
     """
+    if mode == "union":
+        return list(found)
+    if mode == "small":
+        return [one for one in found if not _any_in(found, one) or _in_any(one, found)]
+    if mode == "large":
+        found = [replace(one, absorbs=True) for one in found]
     return [
         one
         for one in found
@@ -192,6 +221,14 @@ def _merged(found: Sequence[_Found]) -> list[_Found]:
             for other in found
         )
     ]
+
+
+def _any_in(found: Sequence[_Found], one: _Found) -> bool:
+    return any(_lies_in(other, one) for other in found if other is not one)
+
+
+def _in_any(one: _Found, found: Sequence[_Found]) -> bool:
+    return any(_lies_in(one, other) for other in found if other is not one)
 
 
 def _is_surer_twin(one: _Found, other: _Found) -> bool:
@@ -366,6 +403,18 @@ def _common(a: Polygon, b: Polygon) -> float:
 
 def _clamped(box: Box, width_px: int, height_px: int) -> Box:
     return max(0.0, box[0]), max(0.0, box[1]), min(float(width_px), box[2]), min(float(height_px), box[3])
+
+
+def _grown(box: Box, outline: Polygon, ratio: float) -> tuple[Box, Polygon]:
+    """Both so many times as wide and high, about the centre of the box, which keeps whole pixels."""
+    if ratio == 1.0:
+        return box, outline
+    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    points = tuple((x + (u - x) * ratio, y + (v - y) * ratio) for u, v in (*outline, box[:2], box[2:]))
+    left, top, right, bottom = (float(round(value)) for value in (*points[-2], *points[-1]))
+    if outline == box_polygon(*box):
+        return (left, top, right, bottom), box_polygon(left, top, right, bottom)
+    return (left, top, right, bottom), points[:-2]
 
 
 def _shared(a: Box, b: Box) -> float:

@@ -7,12 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import docx
-from docx.enum.text import WD_ALIGN_PARAGRAPH
+from docx.enum.text import WD_ALIGN_PARAGRAPH, WD_TAB_ALIGNMENT
 from docx.oxml import parse_xml
 from docx.oxml.ns import qn
 
 from docvino.document import Cell, Document
-from docvino.render.flow import Piece, language, page_pieces, table_cells, width_share, without_controls
+from docvino.render.flow import (
+    Piece,
+    language,
+    page_pieces,
+    pages_to_read,
+    table_cells,
+    width_share,
+    without_controls,
+)
 from docvino.render.formulas import to_omml
 from docvino.text import math
 
@@ -32,7 +40,7 @@ def to_docx(document: Document, pictures: Mapping[str, bytes] | None = None) -> 
     made.core_properties.title = without_controls(document.source.name)[:255]
     made.core_properties.comments = ""  # the template's own
     text_width = _text_width(made)
-    for page in document.pages:
+    for page in pages_to_read(document):
         for piece in page_pieces(page):
             if piece.kind == "picture":
                 png = (pictures or {}).get(piece.block.id)
@@ -54,7 +62,7 @@ def _add(made: Any, piece: Piece, pictures: Mapping[str, bytes]) -> None:
     if piece.kind == "table":
         _add_table(made, table_cells(piece.block), pictures)
     elif piece.kind == "formula":
-        _add_formula(made.add_paragraph(), piece.text, display=True)
+        _add_display(made, piece)
     elif piece.kind == "title":
         _add_text(made.add_heading(level=piece.level), piece.text)
     elif piece.kind in ("rows", "lines"):
@@ -74,6 +82,20 @@ def _add_text(paragraph: Any, text: str) -> None:
             paragraph.add_run(piece)
         else:
             _add_formula(paragraph, piece, display=False)
+
+
+def _add_display(made: Any, piece: Piece) -> None:
+    """A formula on a line of its own. Beside a number it stands between tabs: Word centres it only when it is alone."""
+    paragraph = made.add_paragraph()
+    if not piece.number:
+        _add_formula(paragraph, piece.text, display=True)
+        return
+    width = _text_width(made)
+    paragraph.paragraph_format.tab_stops.add_tab_stop(width // 2, WD_TAB_ALIGNMENT.CENTER)
+    paragraph.paragraph_format.tab_stops.add_tab_stop(width, WD_TAB_ALIGNMENT.RIGHT)
+    paragraph.add_run("\t")
+    _add_formula(paragraph, piece.text, display=False)
+    paragraph.add_run(f"\t{piece.number}")
 
 
 def _add_formula(paragraph: Any, latex: str, *, display: bool) -> None:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 from docvino.document import BULLETS, Block, Cell, Document, Page, Polygon, polygon_box
 from docvino.specs import doclayout
 from docvino.text import math
+from docvino.text.paragraphs import join_lines
+from docvino.text.restructure import joined_pages
 
 # title      of the document or of a section, with a level from 1
 # item       of a list, without its printed bullet
 # lines      text whose line breaks mean something (a table of contents, an algorithm)
-# formula    LaTeX without delimiters
+# formula    LaTeX without delimiters, perhaps with a number
 # table      its cells are in the block
 # rows       a table whose structure is not known: lines of cells with tabs between them
 # picture    a part of the page to be shown as it is
@@ -27,7 +30,6 @@ Kind = Literal["title", "paragraph", "item", "caption", "lines", "formula", "tab
 
 # No part of the running text; they stay in the JSON.
 # Source: PaddleX 3.7.2, markdown_ignore_labels of PaddleOCR-VL-1.6.
-# Differs: upstream's Markdown loses numbers of formulas, too.
 FURNITURE = frozenset({"header", "footer"}) | doclayout.RUNNING
 PICTURES = (frozenset({"figure"}) | doclayout.PICTURES) - FURNITURE
 TITLES = frozenset({"title", "doc_title", "paragraph_title", "abstract_title", "reference_title", "content_title"})
@@ -53,25 +55,41 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 @dataclass(frozen=True)
 class Piece:
-    r"""A part of a block. `text` may hold formulas as `\(x\)` and `\[x\]`; `level` is that of a title, else 0."""
+    r"""A part of a block. `text` may hold formulas as `\(x\)` and `\[x\]`; `level` is that of a title, else 0.
+
+    number   of a formula, as it is printed beside it: "(3)"; it is sound as the text of a `\tag`
+    """
 
     kind: Kind
     block: Block
     text: str = ""
     level: int = 0
+    number: str = ""
+
+
+def pages_to_read(document: Document) -> Iterator[Page]:
+    """The pages as one reads them: tables over page breaks are whole where the document was restructured."""
+    return joined_pages(document.pages)
 
 
 def page_pieces(page: Page) -> Iterator[Piece]:
     """The pieces of a page in reading order, without running heads and feet and without what is empty.
 
-    A picture that stands in a cell of a table is none by itself.
+    A picture that stands in a cell of a table is none by itself, nor is the number behind a formula.
+
+    Source: PaddleX 3.7.2, merge_formula_and_number.
+    Differs: upstream's Markdown has numbers of formulas where `show_formula_number` asks for them, else they are lost.
     """
     in_cells = {name for block in page.blocks for cell in block.cells for name in cell.figures}
+    numbers = {before.id: after.id for before, after in pairwise(page.blocks) if _formula_number(before, after)}
+    by_id = {block.id: block for block in page.blocks}
     for block in page.blocks:
-        if block.label not in FURNITURE:
-            for piece in _pieces(block, first=page.page_index == 0 and block.order == 0):
-                if piece.kind != "picture" or block.id not in in_cells:
-                    yield piece
+        if block.label in FURNITURE or block.id in numbers.values():
+            continue
+        pieces = [p for p in _pieces(page, block) if p.kind != "picture" or block.id not in in_cells]
+        if block.id in numbers:
+            pieces[-1] = replace(pieces[-1], number=_number_text(by_id[numbers[block.id]]))
+        yield from pieces
 
 
 def is_picture(block: Block) -> bool:
@@ -93,9 +111,12 @@ def table_cells(block: Block) -> tuple[Cell, ...]:
 
 def language(document: Document) -> str:
     """The language as far as its script tells: "zh", "ja", "ko", else "und" (of Latin letters nobody can say)."""
-    text = "".join(block.content for page in document.pages for block in page.blocks)
-    letters = len(_LETTER.findall(text))
-    counts = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
+    letters = 0
+    counts = dict.fromkeys(_SCRIPTS, 0)
+    for block in (block for page in document.pages for block in page.blocks):  # a long document is never one text
+        letters += len(_LETTER.findall(block.content))
+        for name, script in _SCRIPTS.items():
+            counts[name] += len(script.findall(block.content))
     # Japanese has more Chinese characters than kana, but Chinese has no kana.
     if letters and counts["ja"] >= 0.05 * letters:
         return "ja"
@@ -118,8 +139,11 @@ def title_level(block: Block, *, first: bool) -> int:
     """1 for the title of the document, 2 for a section, deeper for numbers such as 2.1.
 
     Source: PaddleX 3.7.2, the numbering of titles in its Markdown.
-    Differs: upstream counts the dots of the whole title, those of its words too.
+    Differs: upstream counts the dots of the whole title, those of its words too, and puts a blank behind its number
+    ("一般规定" becomes "一 般规定").
     """
+    if block.level is not None:
+        return min(1 + block.level, _DEEPEST)
     if block.label == "doc_title" or (block.label == "title" and first):
         return 1
     numbering = _NUMBERING.match(block.content)
@@ -127,7 +151,22 @@ def title_level(block: Block, *, first: bool) -> int:
     return min(2 + dots, _DEEPEST)
 
 
-def _pieces(block: Block, *, first: bool) -> Iterator[Piece]:
+def _formula_number(formula: Block, number: Block) -> bool:
+    """Whether the second block is the number of the formula in the first one, fit to be its tag."""
+    if formula.format != "latex" or number.label != "formula_number" or r"\tag" in formula.content:
+        return False
+    text = _number_text(number)
+    return bool(without_controls(formula.content).strip() and text) and not math.faults(rf"\tag*{{{text}}}")
+
+
+def _number_text(block: Block) -> str:
+    """Source: PaddleX 3.7.2: the number of a formula has no dollar signs, though it may be read as a formula."""
+    pieces = (piece for _, piece in math.split(without_controls(block.content)))
+    return " ".join("".join(pieces).replace("$", "").split())
+
+
+def _pieces(page: Page, block: Block) -> Iterator[Piece]:
+    first = page.page_index == 0 and block.order == 0
     if is_picture(block):
         yield Piece("picture", block)
         if block.label == "figure":
@@ -140,15 +179,23 @@ def _pieces(block: Block, *, first: bool) -> Iterator[Piece]:
     elif block.format == "latex":
         yield from (Piece("formula", block, formula) for formula in content.split("\n\n") if formula.strip())
     elif block.label in TITLES:
-        yield Piece("title", block, " ".join(content.split("\n\n")), title_level(block, first=first))
+        yield Piece("title", block, _one_line(content), title_level(block, first=first))
     elif block.label in CAPTIONS:
-        yield Piece("caption", block, " ".join(content.split()))
+        yield Piece("caption", block, _one_line(content))
     elif block.label == "table":
         yield Piece("rows", block, content)
     elif block.label in _LINES:
         yield Piece("lines", block, content.strip("\n"))
     else:
         yield from _paragraphs(block, content)
+
+
+def _one_line(content: str) -> str:
+    """Source: PaddleX 3.7.2: in titles and captions a hyphen at a line's end goes, and a line feed is a blank.
+
+    Differs: between Chinese characters it is nothing, and a hyphen stays before a capital letter or a number.
+    """
+    return " ".join(join_lines(part.splitlines()) for part in content.split("\n\n")).strip()
 
 
 def _paragraphs(block: Block, content: str) -> Iterator[Piece]:

@@ -6,8 +6,16 @@ import base64
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from docvino.document import Cell, Document, Page
-from docvino.render.flow import Piece, language, page_pieces, table_cells, width_share, without_controls
+from docvino.document import Block, Cell, Document, Page
+from docvino.render.flow import (
+    Piece,
+    language,
+    page_pieces,
+    pages_to_read,
+    table_cells,
+    width_share,
+    without_controls,
+)
 from docvino.render.formulas import to_mathml
 from docvino.text import math
 
@@ -21,6 +29,7 @@ figure { margin: 1rem 0; text-align: center; }
 img { max-width: 100%; }
 .caption { text-align: center; font-size: .9rem; }
 .formula { overflow: auto hidden; padding: .2rem 0; text-align: center; }
+.tag { float: right; }
 .failed { color: #a00; }
 """.strip()
 
@@ -45,14 +54,20 @@ def html_parts(document: Document, pictures: Mapping[str, bytes]) -> Iterator[st
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
     )
-    for page in document.pages:
+    for page in pages_to_read(document):
         number = page.page_index + 1
         yield f'<section id="page-{number}">\n<a class="number" href="#page-{number}">{number}</a>\n'
         if page.error is not None:
             yield f'<p class="failed">{escape(without_controls(page.error))}</p>\n'
+        yield from (_elsewhere(block) for block in page.blocks if block.continues is not None)
         yield from _body(page, pictures)
         yield "</section>\n"
     yield "</body>\n</html>\n"
+
+
+def _elsewhere(part: Block) -> str:
+    """A link to the table that the rows of this one were put into."""
+    return f'<a class="number" id="{escape(part.id)}" href="#{escape(part.continues or "")}">↑</a>\n'
 
 
 def _body(page: Page, pictures: Mapping[str, bytes]) -> Iterator[str]:
@@ -76,7 +91,8 @@ def _element(piece: Piece, page: Page, pictures: Mapping[str, bytes], anchor: st
     if piece.kind == "table":
         return _table(table_cells(piece.block), pictures, anchor)
     if piece.kind == "formula":
-        return f'<div class="formula"{anchor}>{_formula(piece.text, display=True)}</div>\n'
+        number = f'<span class="tag">{escape(piece.number, quote=False)}</span>' if piece.number else ""
+        return f'<div class="formula"{anchor}>{number}{_formula(piece.text, display=True)}</div>\n'
     if piece.kind in ("rows", "lines"):
         rows = "<br>\n".join(_text(row.replace("\t", "\u2003")) for row in piece.text.split("\n"))
         return f"<p{anchor}>{rows}</p>\n"

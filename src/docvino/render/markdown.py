@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from docvino.document import Document, Page
-from docvino.render.flow import FIGURE, Piece, page_pieces, width_share
+from docvino.render.flow import FIGURE, Piece, page_pieces, pages_to_read, width_share
 from docvino.text import math
 
 _BACKSLASH = r"\\"
@@ -26,7 +26,7 @@ def to_markdown(document: Document, images: Mapping[str, str] | None = None, *, 
     images   block id -> link target for figures; a figure without one is left out, so that every link resolves
     pretty   figures and captions centred and tables with borders, in HTML as PaddleOCR writes it
     """
-    pieces = [piece for page in document.pages for piece in page_markdown(page, images or {}, pretty=pretty)]
+    pieces = [piece for page in pages_to_read(document) for piece in page_markdown(page, images or {}, pretty=pretty)]
     return "\n\n".join(pieces) + "\n" if pieces else ""
 
 
@@ -41,7 +41,8 @@ def _plain(piece: Piece, images: Mapping[str, str]) -> str:
     if piece.kind == "picture":
         return f"![{piece.block.label}]({images[piece.block.id]})" if piece.block.id in images else ""
     if piece.kind == "formula":
-        return f"$$\n{_one_line(piece.text)}\n$$"
+        tag = rf" \tag*{{{piece.number}}}" if piece.number else ""
+        return f"$$\n{_one_line(piece.text)}{tag}\n$$"
     if piece.kind == "table":
         # As it is: Markdown has HTML tables, and its own know no spans.
         return FIGURE.sub(lambda found: _image_tag(images.get(found[1])), piece.block.content)

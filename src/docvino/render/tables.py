@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from docvino.document import Block, Cell, Document
-from docvino.render.flow import page_pieces, table_cells, without_controls
+from docvino.render.flow import page_pieces, pages_to_read, table_cells, without_controls
 
 BYTE_ORDER_MARK = "\ufeff"  # without it Excel takes UTF-8 for the local code page
 
@@ -18,7 +18,7 @@ _FORMULA = re.compile(r"[=@]|[+-](?![\d\s.,()%/-]*$)")
 
 def tables_of(document: Document) -> Iterator[tuple[int, Block, tuple[Cell, ...]]]:
     """(page number, block, cells) of each table in reading order; one without a known structure is there row by row."""
-    for page in document.pages:
+    for page in pages_to_read(document):
         for piece in page_pieces(page):
             if piece.kind == "table":
                 yield page.page_index + 1, piece.block, table_cells(piece.block)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docvino.document import Document, Page
-from docvino.render.flow import Piece, page_pieces, table_cells
+from docvino.render.flow import Piece, page_pieces, pages_to_read, table_cells
 from docvino.render.tables import rows_of
 
 PAGE_BREAK = "\f"  # ends a page, as in the text of pdftotext
@@ -11,7 +11,7 @@ PAGE_BREAK = "\f"  # ends a page, as in the text of pdftotext
 
 def to_text(document: Document) -> str:
     r"""Paragraphs with an empty line between them, tables with tabs, formulas in LaTeX, a form feed between pages."""
-    return PAGE_BREAK.join(page_text(page) for page in document.pages)
+    return PAGE_BREAK.join(page_text(page) for page in pages_to_read(document))
 
 
 def page_text(page: Page) -> str:
@@ -23,4 +23,6 @@ def page_text(page: Page) -> str:
 def _written(piece: Piece) -> str:
     if piece.kind == "table":
         return "\n".join("\t".join(row).rstrip("\t") for row in rows_of(table_cells(piece.block)))
+    if piece.number:
+        return f"{piece.text}\t{piece.number}"
     return f"• {piece.text}" if piece.kind == "item" else piece.text

@@ -15,16 +15,19 @@ class DocLayout:
         self._outputs = [contract.name for contract in spec.outputs]
 
     def detect(self, page: PageImage, options: ParseOptions) -> list[Region]:
-        """Regions in reading order, in page pixels.
+        """All regions in reading order, in page pixels, overlapping ones too: `codec.doclayout.choose` drops those.
 
         Raises: InferenceError when the device fails, or gives something else than regions.
         """
         outputs = self._model.run(doclayout.prepare(page.pixels, self._facts))
-        return doclayout.decode(
+        return doclayout.find(
             [outputs[name] for name in self._outputs],
             page.width_px,
             page.height_px,
             self._facts,
             threshold=options.layout_threshold,
             shape=options.layout_shape_mode,
+            nms=options.layout_nms,
+            merge=options.layout_merge_bboxes_mode,
+            unclip=options.layout_unclip_ratio,
         )

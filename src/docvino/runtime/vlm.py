@@ -30,7 +30,7 @@ from docvino.settings import ParseOptions, RuntimeConfig
 from docvino.specs.vlm import VlmFacts
 
 LoadedDecoder = PagedDecoder | StatefulDecoder
-_NO_INK = Answer("", 0.0)
+_NOTHING = Answer("", 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,8 @@ class VlmReader:
     """The reader of the PaddleOCR-VL presets.
 
     Crops decode side by side; the answer to a crop does not depend on the others. One crop that cannot be read has an
-    answer with a `problem`. A crop without ink is not shown to the model, which would make something up.
+    answer with a `problem`. A crop without ink is not shown to the model, which would make something up: its answer
+    is marked "blank".
     """
 
     def __init__(self, vision: Model, embed: Model, engine: Engine, tokenizer: Tokenizer, facts: VlmFacts) -> None:
@@ -126,13 +127,13 @@ class VlmReader:
             # The engine takes the next request when it has room for it, so few image tokens are held at a time.
             for place, crop in enumerate(crops):
                 if not has_ink(crop.pixels):
-                    answers[place] = _NO_INK
+                    answers[place] = replace(_NOTHING, finish="blank")
                     continue
                 try:
                     with clock.measure("vision"):
                         request = self._request(crop, options)
                 except (InputError, InferenceError) as problem:
-                    answers[place] = replace(_NO_INK, problem=problem)
+                    answers[place] = replace(_NOTHING, problem=problem)
                     continue
                 asked.append(place)
                 yield request
@@ -158,12 +159,12 @@ class VlmReader:
 
     def _answer(self, outcome: Outcome) -> Answer:
         if not isinstance(outcome, Generation):
-            return replace(_NO_INK, problem=outcome)
+            return replace(_NOTHING, problem=outcome)
         if outcome.finish == "nonfinite" and not outcome.tokens:
             problem = InferenceError(
                 "the decoder gave numbers that are not finite", fix="run `docvino verify`, or use --execution f32"
             )
-            return replace(_NO_INK, finish="nonfinite", problem=problem)
+            return replace(_NOTHING, finish="nonfinite", problem=problem)
         return Answer(
             text=self._tokenizer.decode(outcome.tokens),
             confidence=outcome.confidence,

@@ -30,10 +30,10 @@ class _Element:
 def element_blocks(
     page_index: int, regions: Sequence[Region], crops: Sequence[Crop], answers: Sequence[Answer]
 ) -> tuple[Block, ...]:
-    """A block for each crop that shows something and for each region in no crop, which is a picture, in reading order.
+    """A block for each crop and for each region in no crop, which is a picture or is not read, in reading order.
 
-    A crop without regions is an element by itself, called by its task. One without an answer makes no block, unless it
-    is a picture, too. All polygons are in page pixels.
+    A crop without regions is an element by itself, called by its task; without text it makes no block. All others do:
+    without text they say why, by `finish` or in a warning. All polygons are in page pixels.
 
     Figures of a table are blocks right behind it; where the table's text has their mark, its cell names them.
     """
@@ -58,7 +58,7 @@ def _read(number: int, crop: Crop, answer: Answer, homes: Mapping[int, tuple[int
 
 
 def _shows(element: _Element) -> bool:
-    return element.crop is None or element.crop.is_picture or bool(element.said.content.strip())
+    return bool(element.regions) or bool(element.said.content.strip())
 
 
 def _block(
@@ -73,9 +73,12 @@ def _block(
             label=covered[0].label,
             polygons=polygons,
             order=order,
+            group=order if len(covered) > 1 else None,
             content="",
             format="none",
             layout_score=covered[0].score,
+            finish="stop" if answer is None else answer.finish,
+            warnings=() if answer is None else (*said.warnings, *_ending(answer)),
         )
     height_px, width_px = crop.pixels.shape[:2]
     whole = moved(box_polygon(0.0, 0.0, float(width_px), float(height_px)), crop.offset_px)
@@ -156,11 +159,14 @@ def blocks_of_lines(
 
 
 def _ending(answer: Answer) -> tuple[str, ...]:
-    """What a reader of the block must know of how its text ended."""
+    """What a reader of the block must know of how its text ended, or why there is none."""
+    if answer.problem is not None:
+        return (f"it was not read: {answer.problem}",)
     return {
         "length": ("the text goes on behind the token limit (--max-new-tokens)",),
         "time": ("the time limit ended the text (--time-limit-s)",),
         "repetition": ("the model went in circles: its text ends after the first round",),
         "nonfinite": ("the text ends where the model gave numbers that are not finite",),
         "cancelled": ("the text was cancelled",),
+        "blank": ("it has no ink, so that it was not shown to the model",),
     }.get(answer.finish, ())

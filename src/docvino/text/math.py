@@ -150,8 +150,9 @@ class _Walk:
                 yield from self._script(token, place, group)
             elif token == "{":
                 group.atom()
-                before = self._tokens[place - 1][1:] if place else ""
-                is_text = group.is_text or before in _TEXT
+                starred = place > 1 and self._tokens[place - 1] == "*"
+                before = self._tokens[place - 1 - starred] if place else ""
+                is_text = group.is_text or before[1:] in _TEXT
                 open_groups.append(_Group("{", is_text=is_text, has_dollars=is_text))
             elif token == "}":
                 yield from _closed(open_groups, "{", "}")
