@@ -20,7 +20,9 @@ from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
 import draw
-from docvino.document import Box, Cell
+from docvino.document import Answer, Box, Cell, Crop, PageImage, Region
+from docvino.runtime.stages import Clock, LayoutStage
+from docvino.settings import ParseOptions
 from docvino.text.otsl import to_otsl
 from draw import TableTruth, plain_table
 from layout_models import Row
@@ -200,7 +202,9 @@ class Drawn:
 @cache
 def ten_pages() -> tuple[bytes, tuple[Drawn, ...]]:
     """The PDF, and its pages."""
-    sheets = [make() for make in (_first, _columns, _chinese, _formulas, _table, _table_goes_on, _figures, _wide, _small)]
+    sheets = [
+        make() for make in (_first, _columns, _chinese, _formulas, _table, _table_goes_on, _figures, _wide, _small)
+    ]
     file = io.BytesIO()
     canvas = Canvas(file, invariant=1)
     for index, sheet in enumerate(sheets):
@@ -218,7 +222,9 @@ def ten_pages() -> tuple[bytes, tuple[Drawn, ...]]:
 def wrapped(text: str, font: ImageFont.FreeTypeFont, width_px: float) -> Iterator[str]:
     """The text in lines: Latin at blanks, Chinese between characters, but no mark at the start of a line."""
     row = ""
-    for piece in re.findall(r"[\u3000-\u9fff\uff00-\uffef][，。、；：！？）》”]*|[^\s\u3000-\u9fff\uff00-\uffef]+\s*|\s+", text):
+    for piece in re.findall(
+        r"[\u3000-\u9fff\uff00-\uffef][，。、；：！？）》”]*|[^\s\u3000-\u9fff\uff00-\uffef]+\s*|\s+", text
+    ):
         if row and font.getlength((row + piece).rstrip()) > width_px:
             yield row.rstrip()
             row = piece.lstrip()
@@ -271,7 +277,9 @@ def _first() -> Sheet:
 
 def _columns() -> Sheet:
     page = Sheet(*A4)
-    page.text("text", "A picture of the room stands between two texts. What goes around it is read as one.", 50, 70, 235)
+    page.text(
+        "text", "A picture of the room stands between two texts. What goes around it is read as one.", 50, 70, 235
+    )
     page.picture("image", (310, 68, 545, 218), _photo)
     page.text("figure_title", "Figure 1. The reading room", 427, 226, 230, 9.5, anchor="ma")
     page.text("paragraph_title", "2.2 Light", 50, 260, size=12)
@@ -361,7 +369,9 @@ def _wide() -> Sheet:
     page.text("figure_title", "表三：各门店的月度收入", 421, 60, 500, 12, draw.sans, anchor="ma", leading=20)
     page.table(WIDE, 70, 95, (110, 110, 110, 110, 110, 150), 44)
     page.picture("image", (200, 232, 270, 266), _photo)
-    page.text("text", "This page is turned by its own mark. 读者看到的是正的。", 70, 300, 700, 12, draw.sans, leading=21)
+    page.text(
+        "text", "This page is turned by its own mark. 读者看到的是正的。", 70, 300, 700, 12, draw.sans, leading=21
+    )
     page.heads(HEAD, "8")
     return page
 
@@ -428,14 +438,11 @@ def _put(canvas: Canvas, sheet: Sheet) -> None:
     if sheet.bits == 1:
         # The mark is no black or white; it stands beside the scan.
         image = image.convert("L").point(lambda value: 255 if value > 140 else 0).convert("1")
+    canvas.setPageSize(size)  # as it is seen: reportlab turns it with the page
     if sheet.turned == 90:
-        canvas.setPageSize(size[::-1])
         canvas.setPageRotation(90)
         canvas.translate(size[1], 0)
         canvas.rotate(90)
-    else:
-        canvas.setPageSize(size)
-        canvas.setPageRotation(0)
     canvas.drawImage(ImageReader(image), 0, 0, *size)
     if sheet.bits == 1:
         level = sheet.image.getpixel((2, 2))
@@ -453,7 +460,9 @@ def _photo(pen: ImageDraw.ImageDraw, box: list[int]) -> None:
     for y in range(top, bottom):
         share = (y - top) / (bottom - top)
         pen.line((left, y, right, y), fill=(int(70 + 120 * share), int(110 + 60 * share), int(170 - 60 * share)))
-    pen.ellipse((left + 10, top + 8, left + 10 + (bottom - top) // 3, top + 8 + (bottom - top) // 3), fill=(250, 225, 140))
+    pen.ellipse(
+        (left + 10, top + 8, left + 10 + (bottom - top) // 3, top + 8 + (bottom - top) // 3), fill=(250, 225, 140)
+    )
 
 
 def _plan(pen: ImageDraw.ImageDraw, box: list[int]) -> None:
@@ -476,7 +485,9 @@ def _bars(pen: ImageDraw.ImageDraw, box: list[int]) -> None:
     step = (right - left - 40) // 6
     for number, share in enumerate((0.4, 0.7, 0.55, 0.9, 0.3, 0.65)):
         x = left + 40 + number * step
-        pen.rectangle((x, bottom - 20 - int(share * (bottom - top - 40)), x + step // 2, bottom - 21), fill=(60, 120, 180))
+        pen.rectangle(
+            (x, bottom - 20 - int(share * (bottom - top - 40)), x + step // 2, bottom - 21), fill=(60, 120, 180)
+        )
 
 
 # ---- what a layout model and a reader say
@@ -485,10 +496,7 @@ def _bars(pen: ImageDraw.ImageDraw, box: list[int]) -> None:
 def layout_rows(pages: Sequence[Drawn]) -> list[list[Row]]:
     """The regions of each page as rows for a layout model."""
     return [
-        [
-            (area.label, 0.9, _share(area.box, page.width, page.height), order)
-            for order, area in enumerate(page.areas)
-        ]
+        [(area.label, 0.9, _share(area.box, page.width, page.height), order) for order, area in enumerate(page.areas)]
         for page in pages
     ]
 
@@ -496,3 +504,37 @@ def layout_rows(pages: Sequence[Drawn]) -> list[list[Row]]:
 def _share(box: Box, width: float, height: float) -> Box:
     left, top, right, bottom = box
     return max(0.0, left / width), max(0.0, top / height), min(1.0, right / width), min(1.0, bottom / height)
+
+
+class Knowing:
+    """A layout stage that remembers what the layout model found, and a reader that knows what is written there."""
+
+    def __init__(self, layout: LayoutStage, pages: Sequence[Drawn]) -> None:
+        self._layout, self._pages = layout, pages
+        self._found: Sequence[Region] = ()
+        self._areas: dict[tuple[str, Box], Area] = {}
+
+    def detect(self, page: PageImage, options: ParseOptions) -> list[Region]:
+        drawn = self._pages[page.index]
+        scale = page.width_px / drawn.width
+        self._areas = {(area.label, cast(Box, tuple(side * scale for side in area.box))): area for area in drawn.areas}
+        found = self._layout.detect(page, options)
+        self._found = found
+        return found
+
+    def read(self, crops: Sequence[Crop], _options: ParseOptions, _clock: Clock) -> list[Answer]:
+        return [Answer(self._text(crop), 0.9) for crop in crops]
+
+    def _text(self, crop: Crop) -> str:
+        texts = []
+        for place in crop.regions:
+            region = self._found[place]
+            candidates = [key for key in self._areas if key[0] == region.label]
+            nearest = min(
+                candidates, key=lambda key: max(abs(a - b) for a, b in zip(key[1], region.bounds, strict=True))
+            )
+            texts.append(self._areas[nearest].answer or "")
+        text = " ".join(texts)
+        for mark, _ in crop.figures:
+            text = text.replace("<ecel>", f"<fcel>{mark}", 1)
+        return text
