@@ -37,8 +37,8 @@ MARK_STEP = 2  # of 255, from page to page
 Typeface = Callable[[int], ImageFont.FreeTypeFont]
 HEAD = "Annual Review of Small Archives"
 ABSTRACT = (
-    "We read the paper of a small town, forty boxes in all, with one machine and no cloud. Most pages were clean print; "
-    "some had stamps, tables and formulas."
+    "We read the paper of a small town, forty boxes in all, with one machine and no cloud. Most pages were clean "
+    "print; some had stamps, tables and formulas."
 )
 SPECIAL = "Signs: 5 * 3 < 20 & more; see #4, item_1 | [note] ~about~ $9.90 `code` \\end"
 LIST = ("first the boxes, by year", "then the plans & maps", "last what is *loose* or torn")
@@ -126,7 +126,10 @@ class Sheet:
         left, top, right, bottom = self.pen.textbbox(at, text, font=font, anchor=anchor)
         start = at[0] - font.getlength(text) * {"l": 0.0, "m": 0.5, "r": 1.0}[anchor[0]]
         for word in re.finditer(r"\S+", text):
-            first, last = (start + font.getlength(text[:place]) for place in word.span())
+            x = start + font.getlength(text[: word.start()])
+            mask, (offset, _) = font.getmask2(word[0])
+            ink = mask.getbbox()  # Chinese marks have paper at their sides
+            first, last = x + offset + ink[0], x + offset + ink[2]
             self.words.append(Word(word[0], (self.pt(first), self.pt(top), self.pt(last), self.pt(bottom))))
         return self.pt(left), self.pt(top), self.pt(right), self.pt(bottom)
 
@@ -297,7 +300,10 @@ def _columns() -> Sheet:
 def _chinese() -> Sheet:
     page = Sheet(*A4)
     page.text("paragraph_title", "三、旧档案的整理办法", 50, 70, size=16, typeface=draw.sans, leading=26)
-    first = "旧档案的整理分为登记、修补和扫描三个阶段。登记时写明题名、年代、页数以及纸张的状况，修补时先除去灰尘，再用薄纸粘好。"
+    first = (
+        "旧档案的整理分为登记、修补和扫描三个阶段。登记时写明题名、年代、页数以及纸张的状况，"
+        "修补时先除去灰尘，再用薄纸粘好。"
+    )
     page.text("text", first, 50, 105, 495, 12, draw.serif, leading=21)
     mixed = "默认端口是 8080；如需修改请编辑 config.toml 文件，费用￥3,468.50 元。"
     page.text("text", mixed, 50, 180, 495, 12, draw.sans, leading=21)

@@ -30,7 +30,7 @@ _SIDES_PT = (144, 1584)  # Source: Word's specifications, at most 22 inches; on 
 _MARGIN_PT = 72
 _MARGIN_SHARE = 0.12  # of the width of a small page
 
-_LETTER_PT = 5.8  # of the usual typeface in its usual size, on average
+_LETTER_PT = 7.5  # of a wide typeface in the usual size: what is too narrow breaks words and numbers
 _PADDING_PT = 14  # of a cell, both sides together
 _WIDEST_LETTERS = 60  # what a column asks for at most: longer texts are wrapped
 
@@ -148,7 +148,7 @@ def _add_table(made: Any, page: Page, cells: tuple[Cell, ...], pictures: Mapping
 
 
 def column_widths(cells: Sequence[Cell], columns: int, available: int) -> list[int]:
-    """The width of each column, in the unit of Word's files: what its longest text asks for, together `available` at most.
+    """The width of each column: what its longest text asks for, together `available` at most, in units of Word's files.
 
     Where there is not enough room, narrow columns keep what they ask for and the wide ones share the rest alike.
     """
