@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -87,6 +88,7 @@ def fetch(
                 fetched[layout.name] = str(beside)
             else:
                 note(f"its layout model comes from a folder of its own: docvino fetch {layout.name} --local FOLDER")
+        note(f"next: {_how_to_convert(name, folder, revision)}")
         if as_json:
             print_json(fetched)
         return
@@ -182,6 +184,7 @@ def convert(
             rows.append(_convert_graph(layout, runtime.model_copy(update={"precision": precision}), force=force))
         elif isinstance(layout, ModelSpec):
             note(f"whole pages need its layout model, which is not fetched: docvino fetch {layout.name}")
+        note(f"next: docvino parse FILE --preset {name} --precision {runtime.precision}")
         if as_json:
             print_json(rows)
         return
@@ -219,10 +222,13 @@ def verify(
     runtime = settings_of(
         config, device=device, precision=precision, execution=execution, data_dir=data_dir, cache_dir=cache_dir
     ).runtime
-    from docvino.bundle import bundle_folder, is_vlm_bundle
+    from docvino.bundle import bundle_folder, is_vlm_bundle, open_vlm_bundle
+    from docvino.specs import VLM_PRESETS
     from docvino.verify import raise_failures, verify_model, verify_vlm
 
     folder = bundle_folder(runtime.data_dir, name, runtime.precision)
+    if name in VLM_PRESETS:
+        open_vlm_bundle(folder)  # says at which precisions it is there
     if is_vlm_bundle(folder):
         from docvino.specs import layout_of
         from docvino.specs.model import ModelSpec
@@ -247,6 +253,16 @@ def verify(
     else:
         _print_verified(results)
     raise_failures(results)
+
+
+def _how_to_convert(name: str, folder: Path, revision: str | None) -> str:
+    """The command for what was fetched; another revision than the pinned one is a model of one's own."""
+    from docvino.specs import VLM_PRESETS
+
+    if revision is not None:
+        called = f"{name}-{re.sub(r'[^A-Za-z0-9._-]+', '-', revision)}"
+        return f"docvino convert {folder} --name {called} --precision int8"
+    return f"docvino convert {name}" + (" --precision int8" if name in VLM_PRESETS else "")
 
 
 def _is_own_model(name: str, out: Path | None) -> bool:

@@ -36,6 +36,7 @@ LAYERS = (
     {"outputs"},
     {"api", "batch", "demo", "doctor", "finetune"},
     {"cli_common"},
+    {"cli_progress"},
     {"cli_models", "cli_convert", "cli_finetune"},
     {"cli"},
     {"__main__"},

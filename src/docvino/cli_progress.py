@@ -1,0 +1,125 @@
+"""How far a reading is: bars on a terminal, elsewhere a line for each page and now and then one within a page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from docvino.batch import Batch, Outcome, Progress
+from docvino.cli_common import complain, note, stderr
+from docvino.runtime.stages import Watch
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+LINE_EVERY_S = 30.0  # where there is no terminal to draw a bar on
+
+
+@contextmanager
+def loading(what: str) -> Iterator[None]:
+    """Says on a terminal what is being loaded while it is."""
+    if not stderr.is_terminal:
+        yield
+        return
+    with stderr.status(f"loading {what}"):
+        yield
+
+
+@contextmanager
+def page_bar(total: int) -> Iterator[tuple[Watch, Watch]]:
+    """For one document: what is told the pages that are done, and what is told how far the present page is."""
+    if not stderr.is_terminal:
+        yield lambda _done, _total: None, _lines()
+        return
+    with _bar(transient=True) as bar:
+        shown = _Tasks(bar, bar.add_task("pages", total=total), _page_task(bar))
+        yield shown.page_done, shown.within_page
+
+
+def run_with_progress(batch: Batch, files: Sequence[str]) -> list[Outcome]:
+    """Runs the batch and shows how far it is; what failed is said."""
+    outcomes: list[Outcome] = []
+    if not stderr.is_terminal:
+        batch.on_page, batch.watch = _page_line, _lines()
+        for outcome in batch.run(files):
+            outcomes.append(outcome)
+            _outcome_line(outcome)
+        return outcomes
+    with _bar(transient=False) as bar:
+        documents = bar.add_task("documents", total=len(files))
+        shown = _Tasks(bar, bar.add_task("pages", total=None), _page_task(bar))
+        batch.on_page, batch.watch = shown.batch_page_done, shown.within_page
+        for outcome in batch.run(files):
+            outcomes.append(outcome)
+            bar.update(documents, advance=1)
+            if outcome.error:
+                _outcome_line(outcome)
+    return outcomes
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """The rows of the display that tell of pages, and of one page."""
+
+    bar: Bar
+    pages: TaskID
+    page: TaskID
+
+    def page_done(self, done: int, total: int) -> None:
+        self.bar.update(self.pages, completed=done, total=total)
+        self.bar.reset(self.page, visible=False)
+
+    def batch_page_done(self, progress: Progress) -> None:
+        self.bar.update(self.pages, description=Path(progress.input).name)
+        self.page_done(progress.done, progress.total)
+
+    def within_page(self, done: int, total: int) -> None:
+        self.bar.update(self.page, completed=done, total=total, visible=True)
+
+
+def _bar(*, transient: bool) -> Bar:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=stderr, transient=transient)
+
+
+def _page_task(bar: Bar) -> TaskID:
+    return bar.add_task("steps of this page", total=None, visible=False)
+
+
+def _lines() -> Watch:
+    last = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= LINE_EVERY_S:
+            last = time.monotonic()
+            note(f"this page: {done} of {total} steps")
+
+    return tell
+
+
+def _page_line(progress: Progress) -> None:
+    page = progress.page
+    note(
+        f"{progress.input} page {page.page_index + 1} ({progress.done} of {progress.total}): {page.status}, "
+        f"{progress.stats.total_ms / 1000:.2f} s"
+    )
+
+
+def _outcome_line(outcome: Outcome) -> None:
+    if outcome.error:
+        complain(f"{outcome.input}: {outcome.error}", outcome.fix or "")
+    else:
+        note(f"{outcome.input}: {outcome.status}, {outcome.pages} pages in {outcome.seconds:.2f} s -> {outcome.folder}")
