@@ -225,12 +225,12 @@ def _read_manifest(folder: Path, kind: type[K], name: str) -> tuple[K, str]:
     try:
         raw = (folder / MANIFEST).read_bytes()
     except OSError as error:
-        missing = f"model {spec} is not converted at {precision}"
+        cause = f"model {spec} is not converted at {precision}"
         if kind is VlmManifest and (others := converted_at(folder.parent, spec)):
             raise BundleError(
-                f"{missing}, but at {', '.join(others)}", fix=use_other(spec, precision, others[-1])
+                f"{cause}, but at {', '.join(others)}", fix=use_other(spec, precision, others[-1])
             ) from error
-        raise BundleError(missing, fix=again) from error
+        raise BundleError(cause, fix=again) from error
     try:
         manifest = kind.model_validate_json(raw)
     except ValidationError as error:
