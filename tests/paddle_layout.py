@@ -1,6 +1,6 @@
 """Writes a Paddle program with the inputs and outputs of PP-DocLayoutV2 that finds given regions, other ones by page.
 
-As `onnx_layout` does it: which page it sees is told by the grey of its top left corner. Pages have rows alike in number;
+As `onnx_layout` does it: which page it sees is told by the grey of its top left corner. All pages have as many rows;
 those that fill up have the score 0.
 """
 

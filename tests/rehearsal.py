@@ -1,4 +1,4 @@
-"""A hub on this machine with folders of the published shape under the published names, for a rehearsal of a user's road.
+"""A hub on this machine with folders of the published shape under the published names: a user's road is rehearsed.
 
     python tests/rehearsal.py make HUB [--model FOLDER]       a hub's folders: nano's weights, or those of FOLDER
     python tests/rehearsal.py HUB fetch paddleocr-vl-1.6      any command of docvino, with that hub as Hugging Face
@@ -203,7 +203,7 @@ def main(words: Sequence[str]) -> None:
             cli.main(words[1:])
         finally:
             if server.asked:
-                print(f"rehearsal: {len(server.asked)} requests, {server.sent_bytes} bytes", file=sys.stderr)
+                sys.stderr.write(f"rehearsal: {len(server.asked)} requests, {server.sent_bytes} bytes\n")
 
 
 if __name__ == "__main__":

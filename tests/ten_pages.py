@@ -26,6 +26,7 @@ from docvino.settings import ParseOptions
 from docvino.text.otsl import to_otsl
 from draw import TableTruth, plain_table
 from layout_models import Row
+from pdf_words import Word
 
 A4 = (595.0, 842.0)
 A5 = (420.0, 595.0)
@@ -72,14 +73,6 @@ WIDE = plain_table(
     ("西门", "274", "190", "289", "203", "956"),
     ("图", "", "", "", "", "0.50"),
 )
-
-
-@dataclass(frozen=True)
-class Word:
-    """A word and where its ink is."""
-
-    text: str
-    box: Box
 
 
 @dataclass(frozen=True)
