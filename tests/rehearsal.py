@@ -33,6 +33,11 @@ from ten_pages import MARK_STEP, layout_rows, ten_pages
 
 _LARGE_BYTES = 1_000_000  # such files come from another path, as Hugging Face keeps them
 _TEMPLATE = "{{%- for message in messages -%}}{{{{ message.content }}}}{{%- endfor -%}}Assistant:{}"
+_SMALL = (
+    "LICENSE", "added_tokens.json", "processor_config.json", "special_tokens_map.json", "tokenizer.model",
+    "tokenizer_config.json",
+)  # fmt: skip
+UNWANTED = ("README.md", "modeling_paddleocr_vl.py")
 _ENDS = {"paddleocr-vl-v1": " ", "paddleocr-vl-1.5": "\n", "paddleocr-vl-1.6": "\n"}
 
 
@@ -50,15 +55,19 @@ def make_hub(hub: Path, model: Path = nano.FOLDER) -> None:
             shutil.copyfile(model / file, folder / file)
         (folder / "model.safetensors").symlink_to((model / "model.safetensors").resolve())
         (folder / "chat_template.jinja").write_text(_TEMPLATE.format(end), encoding="utf-8")
-        (folder / "tokenizer_config.json").write_text("{}", encoding="utf-8")
-        for file in ("modeling_paddleocr_vl.py", "README.md", "inference.yml"):
+        for file in _SMALL:
+            (folder / file).write_text("{}", encoding="utf-8")
+        for file in UNWANTED:
             (folder / file).write_text("raise SystemExit('this is never fetched')\n", encoding="utf-8")
     rows = layout_rows(ten_pages()[1])
-    (_repository(hub, specs.FOLDERS["pp-doclayout-v3"]) / "inference.onnx").write_bytes(layout_onnx(rows, MARK_STEP))
+    v3 = _repository(hub, specs.FOLDERS["pp-doclayout-v3"])
+    (v3 / "inference.onnx").write_bytes(layout_onnx(rows, MARK_STEP))
+    (v3 / "inference.yml").write_text("mode: paddle\n", encoding="utf-8")
     v2 = _repository(hub, specs.FOLDERS["pp-doclayout-v2"]) / "PP-DocLayoutV2"
     v2.mkdir()
     for file, data in zip(("inference.pdmodel", "inference.pdiparams"), layout_program(rows, MARK_STEP), strict=True):
         (v2 / file).write_bytes(data)
+    (v2 / "inference.yml").write_text("mode: paddle\n", encoding="utf-8")
 
 
 def _repository(hub: Path, folder: HubFolder) -> Path:
@@ -67,8 +76,10 @@ def _repository(hub: Path, folder: HubFolder) -> Path:
     return path
 
 
-def repin(hub: Path) -> None:
-    """Pins every pinned file of the specs to the one that `hub` has."""
+@contextlib.contextmanager
+def repinned(hub: Path) -> Iterator[None]:
+    """Every pinned file of the specs is pinned to the one that `hub` has."""
+    before = {name: getattr(specs, name) for name in ("FOLDERS", "LAYOUTS", "VLM_PRESETS")}
     folders = {name: _repinned(folder, hub) for name, folder in specs.FOLDERS.items()}
     layouts = {}
     for name, spec in specs.LAYOUTS.items():
@@ -79,9 +90,14 @@ def repin(hub: Path) -> None:
         if name in folders:
             layout = preset.layout if isinstance(preset.layout, str) else layouts[preset.layout.name]
             presets[name] = replace(preset, source=folders[name], layout=layout)
-    specs.FOLDERS = MappingProxyType(folders)
-    specs.LAYOUTS = MappingProxyType(layouts)
-    specs.VLM_PRESETS = MappingProxyType(presets)
+    try:
+        specs.FOLDERS = MappingProxyType(folders)
+        specs.LAYOUTS = MappingProxyType(layouts)
+        specs.VLM_PRESETS = MappingProxyType(presets)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(specs, name, value)
 
 
 def _repinned(folder: HubFolder, hub: Path) -> HubFolder:
@@ -195,8 +211,7 @@ def main(words: Sequence[str]) -> None:
     from docvino import cli
 
     hub = Path(words[0])
-    repin(hub)
-    with serving(hub) as server:
+    with repinned(hub), serving(hub) as server:
         os.environ["HF_ENDPOINT"] = server.url
         os.environ["HF_HUB_CACHE"] = str(hub / "no cache")
         try:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from docvino.document import Block, Box, Page, polygon_box
+from docvino.document import Block, Box, Page, Point, polygon_box
 from docvino.render import grid
 from docvino.render.flow import without_controls
 from docvino.render.glyphless import natural_width
@@ -26,6 +26,8 @@ _COMMAND = re.compile(r"\\[A-Za-z]+")
 
 _CONTRAST = 0.35  # of the darkest ink's difference to the paper: what differs more is ink
 _LEAST_CONTRAST = 24  # of 255, else noise on blank paper would be ink
+_MORE = 0.12  # of a line's height is looked at above and below it: detectors cut letters off
+_LEAST_HEIGHT = 0.25  # of a line: lower ink is a part of Chinese characters
 _SPECK = 0.02  # of the line's height: less ink in a column is dirt
 _RULE = 0.8  # of the line's length: a row with so much ink is an underline
 _BLANK = 0.28  # width of a blank in multiples of the size
@@ -81,7 +83,7 @@ def located(page: Page, pixels: NDArray[np.uint8] | None) -> Iterator[tuple[Plac
             yield from rows
             continue
         for placed in placed_texts(block):
-            yield placed, None if pixels is None or not placed.is_read else _spans_of_line(pixels, placed)
+            yield (placed, None) if pixels is None or not placed.is_read else _on_ink(pixels, placed)
 
 
 def _of_ink(block: Block, pixels: NDArray[np.uint8]) -> list[tuple[Placed, list[Span] | None]]:
@@ -95,17 +97,56 @@ def _of_ink(block: Block, pixels: NDArray[np.uint8]) -> list[tuple[Placed, list[
     return _rows_of_text(without_controls(block.content), [polygon_box(one) for one in block.polygons], pixels)
 
 
-def _spans_of_line(pixels: NDArray[np.uint8], placed: Placed) -> list[Span] | None:
-    strip = _strip(pixels, placed)
-    ink = _pieces([_inked(strip)])
+def _on_ink(pixels: NDArray[np.uint8], placed: Placed) -> tuple[Placed, list[Span] | None]:
+    """A line that a reader saw, as high as its ink, with its words; as it was seen where the ink does not tell."""
+    strip = _strip(pixels, _cut(placed, -_MORE, 1 + _MORE))
+    inked = _inked(strip)
+    top, bottom = _high(inked)
+    if is_line := bottom - top >= _LEAST_HEIGHT * len(strip):
+        inked = inked[top:bottom]
+    ink = _pieces([inked])
     words = placed.text.split()
     if not len(words) <= len(ink.ends) <= _MOST_PIECES_OF_ALL or not words:
-        return None
+        return placed, None
     size_px = (ink.ends[-1] - ink.starts[0]) / natural_width(" ".join(words))
     chosen, error = _fitted(ink, words, [True] * len(words), size_px)
     if not np.isfinite(error):
-        return None
-    return [(float(ink.starts[begin]) / strip.shape[1], float(ink.ends[end]) / strip.shape[1]) for begin, end in chosen]
+        return placed, None
+    spans = [
+        (float(ink.starts[begin]) / strip.shape[1], float(ink.ends[end]) / strip.shape[1]) for begin, end in chosen
+    ]
+    if not is_line:
+        return placed, spans
+    top_share, bottom_share = (at / len(strip) * (1 + 2 * _MORE) - _MORE for at in (top, bottom))
+    return _cut(placed, top_share, bottom_share), spans
+
+
+def _high(ink: NDArray[np.bool_]) -> tuple[int, int]:
+    """The rows without a white one between them in which most ink is, that in the middle counting most.
+
+    What is above and below is of other lines, or a rule.
+    """
+    counts = ink.sum(axis=1)
+    weights = counts * (1 - np.abs(np.linspace(-1, 1, len(counts) + 2)[1:-1]))
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], counts > 0, [False])).astype(np.int8)))
+    runs = [(int(begin), int(end)) for begin, end in zip(edges[0::2], edges[1::2], strict=True)]
+    return max(runs, key=lambda run: float(weights[run[0] : run[1]].sum()), default=(0, 0))
+
+
+def _cut(placed: Placed, top: float, bottom: float) -> Placed:
+    """The part of a line between two shares of its height."""
+
+    def between(a: Point, b: Point, share: float) -> Point:
+        return a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1])
+
+    start, end = (placed.start_top, placed.start_bottom), (placed.end_top, placed.end_bottom)
+    return replace(
+        placed,
+        start_top=between(*start, top),
+        end_top=between(*end, top),
+        end_bottom=between(*end, bottom),
+        start_bottom=between(*start, bottom),
+    )
 
 
 def _strip(pixels: NDArray[np.uint8], placed: Placed) -> NDArray[np.uint8]:
