@@ -79,7 +79,7 @@ class _Tasks:
         self.page_done(progress.done, progress.total)
 
     def within_page(self, done: int, total: int) -> None:
-        self.bar.update(self.page, completed=done, total=total, visible=True)
+        self.bar.update(self.page, completed=done, total=total, visible=True, refresh=True)
 
 
 def _bar(*, transient: bool) -> Bar:
