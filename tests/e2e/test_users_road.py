@@ -76,7 +76,7 @@ def road(
     ("preset", "layout", "graph"),
     [
         ("paddleocr-vl-1.6", "pp-doclayout-v3", "inference.onnx"),
-        ("paddleocr-vl-1.5", "pp-doclayout-v3", "inference.onnx"),
+        pytest.param("paddleocr-vl-1.5", "pp-doclayout-v3", "inference.onnx", marks=pytest.mark.slow),
         ("paddleocr-vl-v1", "pp-doclayout-v2", "PP-DocLayoutV2/inference.pdmodel"),
     ],
 )
@@ -107,22 +107,17 @@ def test_what_is_fetched_and_converted_reads_whole_pages(
         assert (rows[layout]["fetched"], rows[layout]["converted"]) == (True, ["fp16"])
         assert road("verify", preset, "--precision", "int8").code == 0
 
-        asked = len(road.hub.asked)
-        assert road("fetch", preset).code == 0
-        assert len(road.hub.asked) == asked  # all is there
-
-
-def test_a_preset_at_another_precision_is_found(road: Road, folders: Path) -> None:
-    with repinned(folders):
-        road("fetch", "paddleocr-vl-1.6")
-        road("convert", "paddleocr-vl-1.6", "--precision", "int8")
-        for words in (("parse", road.pdf, "--preset", "paddleocr-vl-1.6"), ("verify", "paddleocr-vl-1.6")):
+        for words in (("parse", road.pdf, "--preset", preset), ("verify", preset)):
             said = road(*words)
             assert said.code == BundleError.exit_code
             assert said.error == (
-                "error: model paddleocr-vl-1.6 is not converted at fp32, but at int8",
-                "  fix: add --precision int8, or docvino convert paddleocr-vl-1.6 --precision fp32",
+                f"error: model {preset} is not converted at fp32, but at int8",
+                f"  fix: add --precision int8, or docvino convert {preset} --precision fp32",
             )
+
+        asked = len(road.hub.asked)
+        assert road("fetch", preset).code == 0
+        assert len(road.hub.asked) == asked  # all is there
 
 
 def test_another_file_than_the_pinned_one_is_refused(road: Road) -> None:
@@ -146,8 +141,7 @@ def test_another_revision_is_converted_by_the_command_that_fetch_tells(
         assert command[:1] == ["convert"]
         assert road(*command).code == 0
         name = command[command.index("--name") + 1]
-        read = road("parse", road.pdf, "--preset", name, "--precision", "int8", "--pages", PAGE, "--layout", "none")
-        assert read.code == 0
+        assert (road.data / "bundles" / f"{name}-int8").is_dir()
 
 
 def test_the_hub_needs_not_have_what_is_not_required(road: Road, folders: Path, tmp_path: Path) -> None:
