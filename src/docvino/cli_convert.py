@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,18 +26,14 @@ from docvino.cli_common import (
     number,
     print_json,
     settings_of,
-    stderr,
     stdout,
 )
 from docvino.errors import EXIT_PARTLY_DONE, ConfigError
 from docvino.settings import RuntimeConfig
 
 if TYPE_CHECKING:
-    from docvino.hub import Progress as FetchProgress
     from docvino.specs.model import ModelSpec
     from docvino.verify import Verification, VlmVerification
-
-FETCH_LINE_EVERY_S = 30.0  # where there is no terminal to draw a bar on
 
 
 def fetch(
@@ -74,16 +68,17 @@ def fetch(
             print_json({name: str(VLM_PRESETS[name].source)})
         return
     if name in FOLDERS:
+        from docvino.cli_progress import fetch_progress
         from docvino.hub import fetch_folder
 
-        with _fetch_progress(name) as progress:
+        with fetch_progress(name) as progress:
             folder = fetch_folder(
                 FOLDERS[name], runtime, revision=revision, local=local, report=note, progress=progress
             )
         fetched = {name: str(folder)}
         if name in VLM_PRESETS and isinstance(layout := VLM_PRESETS[name].layout, ModelSpec):
             if local is None:
-                with _fetch_progress(layout.name) as progress:
+                with fetch_progress(layout.name) as progress:
                     beside = fetch_folder(FOLDERS[layout.name], runtime, report=note, progress=progress)
                 fetched[layout.name] = str(beside)
             else:
@@ -406,35 +401,3 @@ def _print_verified_vlm(checked: VlmVerification) -> None:
         f"OpenVINO {checked.openvino}",
     ]
     stdout.print("\n".join(lines), markup=False)
-
-
-@contextmanager
-def _fetch_progress(name: str) -> Iterator[Callable[[FetchProgress], None]]:
-    """Shows how far a folder is: a bar with size and speed on a terminal, a plain line now and then elsewhere."""
-    if not stderr.is_terminal:
-        last = time.monotonic()
-
-        def tell(progress: FetchProgress) -> None:
-            nonlocal last
-            if time.monotonic() - last >= FETCH_LINE_EVERY_S:
-                last = time.monotonic()
-                done, total = progress.done_bytes / 1e6, progress.total_bytes / 1e6
-                note(f"{name}/{progress.file}: {done:.1f} of {total:.1f} MB of all files")
-
-        yield tell
-        return
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bar
-
-    with Bar(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=stderr,
-    ) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda p: bar.update(
-            task, description=f"{name}/{p.file}", completed=p.done_bytes, total=p.total_bytes or None
-        )

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from docvino.batch import Batch, Outcome, Progress
 from docvino.cli_common import complain, note, stderr
-from docvino.runtime.stages import Watch
+from docvino.download import human_size
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
+    from docvino.batch import Batch, Outcome, Progress
+    from docvino.hub import Progress as FetchProgress
+    from docvino.runtime.stages import Watch
+
 LINE_EVERY_S = 30.0  # where there is no terminal to draw a bar on
+_LONGEST_ETA_S = 24 * 3600.0  # what the speed of the first small files promises of large ones is nonsense
 
 
 @contextmanager
@@ -60,6 +65,43 @@ def run_with_progress(batch: Batch, files: Sequence[str]) -> list[Outcome]:
             if outcome.error:
                 _outcome_line(outcome)
     return outcomes
+
+
+@contextmanager
+def fetch_progress(name: str) -> Iterator[Callable[[FetchProgress], None]]:
+    """Shows how far a folder is: a bar with size and speed on a terminal, a plain line now and then elsewhere."""
+    if not stderr.is_terminal:
+        last = time.monotonic()
+
+        def tell(progress: FetchProgress) -> None:
+            nonlocal last
+            if time.monotonic() - last >= LINE_EVERY_S:
+                last = time.monotonic()
+                done, total = human_size(progress.done_bytes), human_size(progress.total_bytes)
+                note(f"{name}/{progress.file}: {done} of {total} of all files")
+
+        yield tell
+        return
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    # Without the model's name, and the time as short as can be: all of it has to fit into a line.
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Bar(*columns, TextColumn("{task.fields[left]}"), console=stderr) as bar:
+        task = bar.add_task(name, total=None, left="")
+
+        def show(progress: FetchProgress) -> None:
+            seconds = bar.tasks[task].time_remaining
+            left = "" if seconds is None or seconds > _LONGEST_ETA_S else str(timedelta(seconds=round(seconds)))
+            bar.update(
+                task,
+                description=Path(progress.file).name,
+                completed=progress.done_bytes,
+                total=progress.total_bytes or None,
+                left=left,
+            )
+
+        yield show
 
 
 @dataclass(frozen=True)

@@ -229,8 +229,12 @@ def storage_error(error: OSError, path: Path | str, elsewhere: str) -> FetchErro
 
 
 def human_size(size_bytes: int) -> str:
-    """In MB, small files in kB."""
-    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 100_000 else f"{size_bytes / 1e3:.1f} kB"
+    """With the unit in which it has at most four digits: 1.81 GB, 2.6 MB, 1.5 kB, 133 bytes."""
+    if size_bytes >= 1_000_000_000:
+        return f"{size_bytes / 1e9:.2f} GB"
+    if size_bytes >= 100_000:
+        return f"{size_bytes / 1e6:.1f} MB"
+    return f"{size_bytes / 1e3:.1f} kB" if size_bytes >= 1000 else f"{size_bytes} bytes"
 
 
 def replace(part: Path, target: Path) -> None:

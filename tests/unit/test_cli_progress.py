@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
+import time
 
 import pytest
 from rich.console import Console
 
 from docvino import cli_common, cli_progress
-from docvino.cli_progress import loading, page_bar
+from docvino.cli_progress import fetch_progress, loading, page_bar
+from docvino.hub import Progress as FetchProgress
 
 
 def console(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> io.StringIO:
@@ -49,3 +52,24 @@ def test_what_is_being_loaded_is_said_on_a_terminal_only(monkeypatch: pytest.Mon
     with loading("paddleocr-vl-1.6"):
         pass
     assert ("loading paddleocr-vl-1.6" in stream.getvalue()) == terminal
+
+
+def test_fetching_shows_the_file_and_no_time_that_small_files_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = console(monkeypatch, terminal=True)
+    with fetch_progress("paddleocr-vl-1.6") as tell:
+        tell(FetchProgress("config.json", 10, 2_000_000_000))
+        time.sleep(0.2)
+        tell(FetchProgress("PP-DocLayoutV2/inference.pdmodel", 20, 2_000_000_000))
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).splitlines()
+    assert "inference.pdmodel" in lines[-1]
+    assert "PP-DocLayoutV2" not in lines[-1]
+    assert re.search(r"\d:\d\d", lines[-1]) is None  # two GB at 100 bytes a second
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_fetching_without_a_terminal_says_now_and_then_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = console(monkeypatch, terminal=False)
+    monkeypatch.setattr(cli_progress, "LINE_EVERY_S", 0.0)
+    with fetch_progress("toy") as tell:
+        tell(FetchProgress("weights.bin", 2_500_000, 1_900_000_000))
+    assert stream.getvalue() == "toy/weights.bin: 2.5 MB of 1.90 GB of all files\n"
