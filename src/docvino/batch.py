@@ -25,6 +25,7 @@ from docvino.inputs import InputDocument
 from docvino.outputs import USUAL, Finished, Format, picture_name, write_atomically, write_outputs
 from docvino.parser import ParsedPage, Parser, open_source
 from docvino.render.flow import is_picture
+from docvino.runtime.stages import Watch, unwatched
 from docvino.settings import AFTER_READING, ParseOptions
 
 Status = Literal["ok", "empty", "partial", "failed"]
@@ -75,7 +76,11 @@ class Batch:
         pretty: bool = False,
         resume: bool = False,
         on_page: Callable[[Progress], None] = lambda _: None,
+        watch: Watch = unwatched,
     ) -> None:
+        """
+        watch   as in `Parser.pages`
+        """
         self._parser = parser
         self._out = out
         self._options = options
@@ -83,6 +88,7 @@ class Batch:
         self._pretty = pretty
         self._resume = resume
         self.on_page = on_page
+        self.watch = watch
         self._names = {"summary.json"}
 
     def run(self, inputs: Sequence[str]) -> Iterator[Outcome]:
@@ -129,7 +135,7 @@ class Batch:
             parsed = []
             problem: DocvinoError | None = None
             journal.start(finished.values())
-            for number, item in enumerate(self._parser.pages(opened, self._options, finished), start=1):
+            for number, item in enumerate(self._parser.pages(opened, self._options, finished, self.watch), start=1):
                 if item.page.page_index not in finished:
                     self._save_pictures(folder, item)
                     journal.append(item)

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -191,6 +191,16 @@ def open_vlm_bundle(folder: Path, *, name: str | None = None) -> VlmBundle:
     return VlmBundle(folder, manifest, digest, facts)
 
 
+def converted_at(bundles: Path, spec: str) -> list[str]:
+    """The precisions at which the folder of all bundles has the model, the largest first."""
+    return [name for name in get_args(WeightPrecision) if (bundles / f"{spec}-{name}" / MANIFEST).is_file()]
+
+
+def use_other(name: str, precision: str, other: str) -> str:
+    """What to do about a preset that is not converted at one precision but at another."""
+    return f"add --precision {other}, or docvino convert {name} --precision {precision}"
+
+
 def is_vlm_bundle(folder: Path) -> bool:
     """Whether the folder holds a vision-language model; what is wrong with it is for `open_vlm_bundle` to say."""
     try:
@@ -215,7 +225,12 @@ def _read_manifest(folder: Path, kind: type[K], name: str) -> tuple[K, str]:
     try:
         raw = (folder / MANIFEST).read_bytes()
     except OSError as error:
-        raise BundleError(f"model {spec} is not converted at {precision}", fix=again) from error
+        cause = f"model {spec} is not converted at {precision}"
+        if kind is VlmManifest and (others := converted_at(folder.parent, spec)):
+            raise BundleError(
+                f"{cause}, but at {', '.join(others)}", fix=use_other(spec, precision, others[-1])
+            ) from error
+        raise BundleError(cause, fix=again) from error
     try:
         manifest = kind.model_validate_json(raw)
     except ValidationError as error:

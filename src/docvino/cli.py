@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -32,7 +33,6 @@ from docvino.cli_common import (
     note,
     print_json,
     settings_of,
-    stderr,
     stdout,
 )
 from docvino.cli_convert import convert, fetch, reference, verify
@@ -41,11 +41,11 @@ from docvino.cli_doctor import doctor
 from docvino.cli_finetune import finetune
 from docvino.cli_models import models, toolchain
 from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
-from docvino.settings import Settings, setting_names
+from docvino.settings import RuntimeConfig, Settings, setting_names
 
 if TYPE_CHECKING:
-    from docvino.batch import Batch, Outcome, Progress
     from docvino.outputs import Format
+    from docvino.parser import Parser
 
 app = typer.Typer(
     name="docvino",
@@ -259,12 +259,12 @@ def parse(
         _parse_to_stdout(files[0], settings, wanted[0], pretty=pretty)
         return
     from docvino.batch import Batch, exit_code
-    from docvino.parser import Parser
+    from docvino.cli_progress import run_with_progress
 
-    with Parser.open(settings.runtime) as parser:
+    with _opened(settings.runtime) as parser:
         parser.check(settings.options)
         batch = Batch(parser, out, settings.options, formats=wanted, pretty=pretty, resume=resume)
-        outcomes = _run_with_progress(batch, files)
+        outcomes = run_with_progress(batch, files)
     if as_json:
         print_json([asdict(outcome) for outcome in outcomes])
     raise typer.Exit(exit_code(outcomes))
@@ -290,8 +290,8 @@ def demo(
         config, preset=preset, device=device, precision=precision, data_dir=data_dir, cache_dir=cache_dir
     )
     from docvino.batch import Batch, exit_code
+    from docvino.cli_progress import run_with_progress
     from docvino.demo import DEMO_PRESETS, prepare, write_page
-    from docvino.parser import Parser
 
     chosen = settings.origins["preset"].source != "default"
     names = (settings.runtime.preset,) if chosen else DEMO_PRESETS
@@ -301,8 +301,8 @@ def demo(
     for name in names:
         runtime = settings.runtime.model_copy(update={"preset": name})
         prepare(name, runtime, note)
-        with Parser.open(runtime) as parser:
-            (outcome,) = _run_with_progress(Batch(parser, out / name, settings.options), [str(page)])
+        with _opened(runtime) as parser:
+            (outcome,) = run_with_progress(Batch(parser, out / name, settings.options), [str(page)])
         outcomes.append(outcome)
         folder = Path(outcome.folder or out)
         said.append((folder / "page.md").read_text(encoding="utf-8") if outcome.folder else "")
@@ -361,13 +361,30 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(0)
 
 
+@contextmanager
+def _opened(runtime: RuntimeConfig) -> Iterator[Parser]:
+    """The parser, loaded: that takes some seconds with models of gigabytes."""
+    from docvino.cli_progress import loading
+    from docvino.parser import Parser
+
+    with ExitStack() as stack:
+        with loading(runtime.preset):
+            parser = stack.enter_context(Parser.open(runtime))
+        yield parser
+
+
 def _parse_to_stdout(argument: str, settings: Settings, kind: Format, *, pretty: bool) -> None:
+    from docvino.cli_progress import page_bar
     from docvino.outputs import text_of
-    from docvino.parser import Parser, open_source
+    from docvino.parser import open_source
 
     options = settings.options
-    with Parser.open(settings.runtime) as parser, open_source(argument, options) as opened:
-        parsed = [replace(item, image=None) for item in parser.pages(opened, options)]
+    with open_source(argument, options) as opened, _opened(settings.runtime) as parser:
+        parsed = []
+        with page_bar(len(opened.page_indices)) as (page_done, within_page):
+            for item in parser.pages(opened, options, watch=within_page):
+                parsed.append(replace(item, image=None))
+                page_done(len(parsed), len(opened.page_indices))
         document = parser.collect(opened.source, parsed, options)
     sys.stdout.write(text_of(document, kind, pretty=pretty))
     for page in document.pages:
@@ -378,48 +395,3 @@ def _parse_to_stdout(argument: str, settings: Settings, kind: Format, *, pretty:
         complain(str(problem), problem.fix)
     if problems:
         raise typer.Exit(EXIT_PARTLY_DONE if len(problems) < len(parsed) else problems[0].exit_code)
-
-
-def _run_with_progress(batch: Batch, files: Sequence[str]) -> list[Outcome]:
-    """Runs the batch: a bar on a terminal, one plain line per page elsewhere."""
-    outcomes: list[Outcome] = []
-    if not stderr.is_terminal:
-        batch.on_page = _page_line
-        for outcome in batch.run(files):
-            outcomes.append(outcome)
-            _outcome_line(outcome)
-        return outcomes
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    with Bar(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=stderr,
-    ) as bar:
-        documents = bar.add_task("documents", total=len(files))
-        pages = bar.add_task("pages", total=None)
-        batch.on_page = lambda p: bar.update(pages, description=Path(p.input).name, completed=p.done, total=p.total)
-        for outcome in batch.run(files):
-            outcomes.append(outcome)
-            bar.update(documents, advance=1)
-            if outcome.error:
-                _outcome_line(outcome)
-    return outcomes
-
-
-def _page_line(progress: Progress) -> None:
-    page = progress.page
-    note(
-        f"{progress.input} page {page.page_index + 1} ({progress.done} of {progress.total}): {page.status}, "
-        f"{progress.stats.total_ms / 1000:.2f} s"
-    )
-
-
-def _outcome_line(outcome: Outcome) -> None:
-    if outcome.error:
-        complain(f"{outcome.input}: {outcome.error}", outcome.fix or "")
-    else:
-        note(f"{outcome.input}: {outcome.status}, {outcome.pages} pages in {outcome.seconds:.2f} s -> {outcome.folder}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,18 +30,14 @@ from docvino.cli_common import (
     number,
     print_json,
     settings_of,
-    stderr,
     stdout,
 )
 from docvino.errors import EXIT_PARTLY_DONE, ConfigError
 from docvino.settings import RuntimeConfig
 
 if TYPE_CHECKING:
-    from docvino.hub import Progress as FetchProgress
     from docvino.specs.model import ModelSpec
     from docvino.verify import Verification, VlmVerification
-
-FETCH_LINE_EVERY_S = 30.0  # where there is no terminal to draw a bar on
 
 
 def fetch(
@@ -77,20 +72,22 @@ def fetch(
             print_json({name: str(VLM_PRESETS[name].source)})
         return
     if name in FOLDERS:
+        from docvino.cli_progress import fetch_progress
         from docvino.hub import fetch_folder
 
-        with _fetch_progress(name) as progress:
+        with fetch_progress(name) as progress:
             folder = fetch_folder(
                 FOLDERS[name], runtime, revision=revision, local=local, report=note, progress=progress
             )
         fetched = {name: str(folder)}
         if name in VLM_PRESETS and isinstance(layout := VLM_PRESETS[name].layout, ModelSpec):
             if local is None:
-                with _fetch_progress(layout.name) as progress:
+                with fetch_progress(layout.name) as progress:
                     beside = fetch_folder(FOLDERS[layout.name], runtime, report=note, progress=progress)
                 fetched[layout.name] = str(beside)
             else:
                 note(f"its layout model comes from a folder of its own: docvino fetch {layout.name} --local FOLDER")
+        note(f"next: {_how_to_convert(name, folder, revision)}")
         if as_json:
             print_json(fetched)
         return
@@ -186,6 +183,7 @@ def convert(
             rows.append(_convert_graph(layout, runtime.model_copy(update={"precision": precision}), force=force))
         elif isinstance(layout, ModelSpec):
             note(f"whole pages need its layout model, which is not fetched: docvino fetch {layout.name}")
+        note(f"next: docvino parse FILE --preset {name} --precision {runtime.precision}")
         if as_json:
             print_json(rows)
         return
@@ -251,10 +249,13 @@ def verify(
         _bring_up(name, runtime, out or Path("docvino-bring-up"), as_json=as_json)
         return
     _refuse({"--out": out}, "the report of --bring-up", "leave it out")
-    from docvino.bundle import bundle_folder, is_vlm_bundle
+    from docvino.bundle import bundle_folder, is_vlm_bundle, open_vlm_bundle
+    from docvino.specs import VLM_PRESETS
     from docvino.verify import raise_failures, verify_model, verify_vlm
 
     folder = bundle_folder(runtime.data_dir, name, runtime.precision)
+    if name in VLM_PRESETS:
+        open_vlm_bundle(folder)  # says at which precisions it is there
     if is_vlm_bundle(folder):
         from docvino.specs import layout_of
         from docvino.specs.model import ModelSpec
@@ -298,6 +299,16 @@ def _bring_up(name: str, runtime: RuntimeConfig, out: Path, *, as_json: bool) ->
             f"{len(found.failed)} of {len(found.steps)} steps failed on {found.device['name']}: {steps}",
             fix=f"send {files[0].name} to the project; until then use --device CPU",
         )
+
+
+def _how_to_convert(name: str, folder: Path, revision: str | None) -> str:
+    """The command for what was fetched; another revision than the pinned one is a model of one's own."""
+    from docvino.specs import VLM_PRESETS
+
+    if revision is not None:
+        called = f"{name}-{re.sub(r'[^A-Za-z0-9._-]+', '-', revision)}"
+        return f"docvino convert {folder} --name {called} --precision int8"
+    return f"docvino convert {name}" + (" --precision int8" if name in VLM_PRESETS else "")
 
 
 def _is_own_model(name: str, out: Path | None) -> bool:
@@ -441,35 +452,3 @@ def _print_verified_vlm(checked: VlmVerification) -> None:
         f"OpenVINO {checked.openvino}",
     ]
     stdout.print("\n".join(lines), markup=False)
-
-
-@contextmanager
-def _fetch_progress(name: str) -> Iterator[Callable[[FetchProgress], None]]:
-    """Shows how far a folder is: a bar with size and speed on a terminal, a plain line now and then elsewhere."""
-    if not stderr.is_terminal:
-        last = time.monotonic()
-
-        def tell(progress: FetchProgress) -> None:
-            nonlocal last
-            if time.monotonic() - last >= FETCH_LINE_EVERY_S:
-                last = time.monotonic()
-                done, total = progress.done_bytes / 1e6, progress.total_bytes / 1e6
-                note(f"{name}/{progress.file}: {done:.1f} of {total:.1f} MB of all files")
-
-        yield tell
-        return
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bar
-
-    with Bar(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=stderr,
-    ) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda p: bar.update(
-            task, description=f"{name}/{p.file}", completed=p.done_bytes, total=p.total_bytes or None
-        )

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
 from docvino.bundle import bundle_folder, is_vlm_bundle
 from docvino.convert.ir import Conversion, convert
 from docvino.convert.vlm import convert_vlm
-from docvino.errors import ConfigError
-from docvino.fetch import fetch_all
+from docvino.fetch import fetch_all, source_path
 from docvino.hub import source_folder
 from docvino.settings import RuntimeConfig
 from docvino.specs import get_preset, select_models
-from docvino.specs.model import HubFolder, VlmPreset
+from docvino.specs.model import ModelSpec, VlmPreset
 from docvino.verify import Verification, VlmVerification, raise_failures, verify_model, verify_vlm
 
 DEMO_PRESETS = ("pp-ocr", "nano")  # one reads lines, one is a vision-language model
@@ -65,26 +65,30 @@ def draw_page() -> Drawn:
 def prepare(name: str, runtime: RuntimeConfig, report: Callable[[str], None]) -> None:
     """Fetches, converts and verifies the models of a preset; what is there already is kept.
 
-    Raises: ConfigError for a preset of gigabytes, FetchError, ConvertError, VerifyError, DeviceError,
+    Raises: FetchError, also for a preset of gigabytes that is not fetched; ConvertError, VerifyError, DeviceError,
     MissingExtraError.
     """
     preset = get_preset(name)
     if isinstance(preset, VlmPreset):
-        if isinstance(preset.source, HubFolder):
-            raise ConfigError(
-                f"the demo does not fetch the 2 GB of {name}", fix=f"use one of {', '.join(DEMO_PRESETS)}"
-            )
         checks: list[Verification | VlmVerification] = [_prepare_vlm(preset, runtime, report)]
+        if isinstance(preset.layout, ModelSpec):
+            beside = runtime.model_copy(update={"precision": preset.layout.stored_as(runtime.precision)})
+            checks.append(_prepare_graph(preset.layout, source_path(preset.layout, runtime.data_dir), beside, report))
     else:
         specs = select_models(name)
         sources = fetch_all(specs, runtime, report=report)
-        for spec in specs:
-            result = convert(spec, sources[spec.name], runtime, report=report)
-            if isinstance(result, Conversion):
-                report(f"{spec.name}: converted to {runtime.precision} in {result.seconds:.1f} s")
-        checks = [verify_model(spec, runtime) for spec in specs]
+        checks = [_prepare_graph(spec, sources[spec.name], runtime, report) for spec in specs]
     raise_failures(checks)
     report(f"{name}: every model gives the recorded answers on {checks[0].device}")
+
+
+def _prepare_graph(
+    spec: ModelSpec[Any], source: Path, runtime: RuntimeConfig, report: Callable[[str], None]
+) -> Verification:
+    result = convert(spec, source, runtime, report=report)
+    if isinstance(result, Conversion):
+        report(f"{spec.name}: converted to {runtime.precision} in {result.seconds:.1f} s")
+    return verify_model(spec, runtime)
 
 
 def _prepare_vlm(preset: VlmPreset, runtime: RuntimeConfig, report: Callable[[str], None]) -> VlmVerification:

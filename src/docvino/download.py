@@ -68,11 +68,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is known of a file beforehand; `label` is its name in messages."""
+    """What is known of a file beforehand; `label` is its name in messages.
+
+    required   False: when an origin has no such file, the others are not asked
+    """
 
     label: str
     size_bytes: int | None = None
     sha256: str | None = None
+    required: bool = True
 
 
 @dataclass(frozen=True)
@@ -179,8 +183,10 @@ def download(
             try:
                 return _from_origin(wanted, origin, target, part, limits, report, progress)
             except _RefusedError as error:
-                report(f"{wanted.label}: {origin.name}: {error}")
                 failures.append(Failure(origin, str(error), error.fix, error.absent))
+                if error.absent and not wanted.required:
+                    break
+                report(f"{wanted.label}: {origin.name}: {error}")
     raise UnavailableError(failures)
 
 
@@ -220,6 +226,15 @@ def storage_error(error: OSError, path: Path | str, elsewhere: str) -> FetchErro
     else:
         fix = f"see what is wrong there, or choose another folder with {elsewhere}"
     return FetchError(f"cannot write {path}: {error.strerror or error}", fix=fix)
+
+
+def human_size(size_bytes: int) -> str:
+    """With the unit in which it has at most four digits: 1.81 GB, 2.6 MB, 1.5 kB, 133 bytes."""
+    if size_bytes >= 1_000_000_000:
+        return f"{size_bytes / 1e9:.2f} GB"
+    if size_bytes >= 100_000:
+        return f"{size_bytes / 1e6:.1f} MB"
+    return f"{size_bytes / 1e3:.1f} kB" if size_bytes >= 1000 else f"{size_bytes} bytes"
 
 
 def replace(part: Path, target: Path) -> None:

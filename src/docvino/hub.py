@@ -188,7 +188,9 @@ class _Job:
         lacking = [file for file in self.files if file.required and file.path in self._failures]
         if not lacking:
             size = sum(self._done.values())
-            self._report(f"{self.folder.name}: {len(self._done)} files, {size / 1e6:.1f} MB, complete in {self.path}")
+            self._report(
+                f"{self.folder.name}: {len(self._done)} files, {http.human_size(size)}, complete in {self.path}"
+            )
             return
         names = ", ".join(file.path for file in lacking)
         if local is not None:
@@ -215,7 +217,7 @@ class _Job:
         return self.folder.homepage + (f" (revision {revision})" if revision else "")
 
     def _from_hubs(self, file: HubFile, label: str) -> None:
-        wanted = Wanted(label, file.size_bytes, file.sha256)
+        wanted = Wanted(label, file.size_bytes, file.sha256, file.required)
         asked = [self._origin(mirror, file) for mirror in self._runtime.mirrors]
         origins = [origin for origin in asked if origin is not None]
         if not origins:
@@ -237,7 +239,10 @@ class _Job:
             if file.required and not all(failure.absent for failure in error.failures):
                 raise FetchError(f"{label} could not be fetched: {error}", fix=error.fix) from error
             self._failures[file.path] = error
-            self._report(f"{label}: no mirror has it" + ("" if file.required else "; it is not required"))
+            if file.required:
+                self._report(f"{label}: no mirror has it")
+            else:
+                self._report(f"{label}: not there, and not required")
             return
         origin = received.origin.name if received.origin else "a former run"
         self._keep(file, _Entry(received.sha256, received.size_bytes, origin, received.checked))
@@ -348,7 +353,7 @@ class _Job:
             part.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
             http.replace(part, self.path / RECORD)
         self._report(
-            f"{self.folder.name}/{file.path}: {entry.size_bytes / 1e6:.1f} MB from {entry.origin}, {entry.checked}"
+            f"{self.folder.name}/{file.path}: {http.human_size(entry.size_bytes)} from {entry.origin}, {entry.checked}"
         )
         self._finished(file, self.path / file.path)
 

@@ -10,7 +10,16 @@ from types import MappingProxyType, TracebackType
 from typing import Any
 
 from docvino import __version__
-from docvino.bundle import Bundle, VlmBundle, bundle_folder, open_bundle, open_vlm_bundle, vlm_folder
+from docvino.bundle import (
+    Bundle,
+    VlmBundle,
+    bundle_folder,
+    converted_at,
+    open_bundle,
+    open_vlm_bundle,
+    use_other,
+    vlm_folder,
+)
 from docvino.codec import doclayout
 from docvino.device import Compiled, Model, openvino_version
 from docvino.document import (
@@ -38,7 +47,7 @@ from docvino.runtime.ink import InkLayout, cut_elements
 from docvino.runtime.layout import PicoDetLayout
 from docvino.runtime.lines import LineReader
 from docvino.runtime.orientation import Orientation, turn
-from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader
+from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader, Watch, unwatched
 from docvino.runtime.tables import TableReader
 from docvino.runtime.vlm import VlmReader
 from docvino.selftest import Loaded, load_model
@@ -166,8 +175,11 @@ class Parser:
         document: InputDocument,
         options: ParseOptions,
         finished: Mapping[int, ParsedPage] = MappingProxyType({}),
+        watch: Watch = unwatched,
     ) -> Iterator[ParsedPage]:
         """The selected pages of an opened document, in order; those in `finished`, by index, are not read again.
+
+        watch   gets how far the page is that is being read, where a reader takes long enough to tell
 
         Raises: as `check`.
         """
@@ -177,7 +189,7 @@ class Parser:
                 yield finished[index]
                 continue
             with self._lock:
-                parsed = self._read_page(document, index, options)
+                parsed = self._read_page(document, index, options, watch)
             yield parsed
 
     def check(self, options: ParseOptions) -> None:
@@ -230,8 +242,8 @@ class Parser:
         with self._lock:
             return self._stages.warm()
 
-    def _read_page(self, document: InputDocument, index: int, options: ParseOptions) -> ParsedPage:
-        clock = Clock()
+    def _read_page(self, document: InputDocument, index: int, options: ParseOptions, watch: Watch) -> ParsedPage:
+        clock = Clock(watch)
         source: PageImage | None = None
         try:
             with clock.measure("render"):
@@ -319,8 +331,11 @@ def _load(spec: ModelSpec[Any], name: str, runtime: RuntimeConfig) -> tuple[Bund
     try:
         bundle = open_bundle(bundle_folder(runtime.data_dir, spec.name, runtime.precision))
     except BundleError as error:
-        convert = f"docvino convert {name} --precision {runtime.precision}"
-        raise BundleError(str(error), fix=f"docvino fetch {name} && {convert}") from error
+        fix = f"docvino fetch {name} && docvino convert {name} --precision {runtime.precision}"
+        others = converted_at(runtime.data_dir / "bundles", spec.name)
+        if others and name != spec.name:  # a layout model has the precision of what it works for
+            fix = use_other(name, runtime.precision, others[-1])
+        raise BundleError(str(error), fix=fix) from error
     return bundle, load_model(bundle, spec, runtime)
 
 

@@ -38,6 +38,7 @@ LAYERS = (
     {"outputs"},
     {"api", "batch", "bringup", "demo", "doctor", "finetune"},
     {"cli_common"},
+    {"cli_progress"},
     {"cli_models", "cli_convert", "cli_devices", "cli_doctor", "cli_finetune"},
     {"cli"},
     {"__main__"},

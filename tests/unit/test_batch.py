@@ -24,6 +24,7 @@ from docvino.inputs import InputDocument
 from docvino.outputs import Format
 from docvino.parser import ParsedPage, Parser
 from docvino.render.json import from_json
+from docvino.runtime.stages import Watch
 from docvino.settings import ParseOptions
 
 
@@ -48,7 +49,7 @@ class FakeParser:
         self.read: list[int] = []
 
     def pages(
-        self, document: InputDocument, _options: ParseOptions, finished: Mapping[int, ParsedPage]
+        self, document: InputDocument, _options: ParseOptions, finished: Mapping[int, ParsedPage], watch: Watch
     ) -> Iterator[ParsedPage]:
         if self.error is not None:
             raise self.error
@@ -58,6 +59,7 @@ class FakeParser:
                 continue
             if index == self.stop_at:
                 raise KeyboardInterrupt
+            watch(1, 2)
             self.read.append(index)
             yield self._page(index)
 

@@ -8,10 +8,11 @@ from xml.etree import ElementTree
 
 import docx
 import pytest
+from docx.enum.text import WD_ALIGN_PARAGRAPH
 from docx.oxml.ns import qn
 
 from docvino.document import Block, Cell
-from docvino.render.docx import to_docx
+from docvino.render.docx import column_widths, to_docx
 from docvino.render.formulas import to_omml
 from sample_documents import SPANNING, block, document, page, png, table
 
@@ -93,10 +94,59 @@ def test_lines_of_a_table_of_contents_stay_lines_of_one_paragraph() -> None:
     assert paragraph.text == "One\t1\nTwo\t2"
 
 
-def test_chinese_text_has_a_chinese_typeface() -> None:
-    styles = read(block("text", "第三章")).styles
+@pytest.mark.parametrize("text", ["第三章", "one word in a long line of Latin letters is Chinese: 章"])
+def test_chinese_text_has_a_chinese_typeface(text: str) -> None:
+    styles = read(block("text", text)).styles
     assert styles["Normal"].element.rPr.rFonts.get(qn("w:eastAsia")) == "SimSun"
     assert read(block("text", "three")).styles["Normal"].element.rPr is None
+
+
+@pytest.mark.parametrize(
+    ("width_px", "height_px", "dpi", "size_pt"),
+    [
+        (1190, 1684, 144, (595, 842)),
+        (1684, 1190, 144, (842, 595)),
+        (600, 800, None, (595, 842)),  # A4, as nobody knows
+        (9000, 8000, 72, (595, 842)),  # larger than Word's largest
+        (90, 80, 144, (595, 842)),
+    ],
+)
+def test_pages_have_the_size_of_the_sources(
+    width_px: int, height_px: int, dpi: float | None, size_pt: tuple[int, int]
+) -> None:
+    one = page(block("text", "x"), width_px=width_px, height_px=height_px, dpi=dpi)
+    (section,) = docx.Document(io.BytesIO(to_docx(document(one)))).sections
+    assert (section.page_width.pt, section.page_height.pt) == size_pt
+    assert section.left_margin.pt + section.right_margin.pt < size_pt[0] / 2
+
+
+def test_the_most_usual_size_is_that_of_all_pages() -> None:
+    sizes = ((842, 595), (595, 842), (595, 842))
+    pages = [page(index=n, width_px=w, height_px=h, dpi=72) for n, (w, h) in enumerate(sizes)]
+    (section,) = docx.Document(io.BytesIO(to_docx(document(*pages)))).sections
+    assert (section.page_width.pt, section.page_height.pt) == (595, 842)
+
+
+def test_a_caption_is_centred_and_stays_with_its_picture_or_table() -> None:
+    blocks = (block("image"), block("figure_title", "Figure 1"), block("table_caption", "Table 1"), table(["a"]))
+    picture, figure, caption, *_ = read(*blocks, pictures={"p1-b1": png()}).paragraphs
+    assert [one.paragraph_format.keep_with_next for one in (picture, figure, caption)] == [True, None, True]
+    assert caption.style.paragraph_format.alignment == WD_ALIGN_PARAGRAPH.CENTER
+
+
+def test_columns_are_as_wide_as_their_texts_and_together_as_the_page_at_most() -> None:
+    cells = [Cell(row=0, column=0, text="No."), Cell(row=0, column=1, text="旧档案的整理办法" * 9)]
+    cells += [Cell(row=0, column=2, text="a rather long remark " * 9), Cell(row=0, column=3, text="")]
+    narrow, chinese, latin, empty = column_widths(cells, 4, 5_000_000)
+    assert narrow + chinese + latin + empty <= 5_000_000
+    assert 0 < empty < narrow < 600_000
+    assert chinese == pytest.approx(latin, abs=1)  # what is left they share alike
+    assert sum(column_widths(cells[:1], 1, 5_000_000)) == narrow
+
+
+def test_rows_are_not_parted_by_a_page() -> None:
+    (found,) = read(table(["a"], ["b"])).tables
+    assert len(list(found._tbl.iter(qn("w:cantSplit")))) == 2
 
 
 def test_characters_that_xml_forbids_are_left_out() -> None:

@@ -145,6 +145,14 @@ def test_nothing_of_a_document_runs(text: str) -> None:
     assert [link["href"] for link in found.all("a")] == ["#page-1"]
 
 
+def test_a_few_chinese_characters_have_their_language_where_they_stand() -> None:
+    latin = "This page is mostly of Latin letters, but for one line further down."
+    found = read(block("text", latin), block("text", "旧档案"), table(["a", "旧"]), block("text", "b"))
+    assert found.all("html") == [{"lang": "und"}]
+    assert [attributes.get("lang") for attributes in found.all("p")] == [None, "zh", None]
+    assert [attributes.get("lang") for attributes in found.all("table")] == ["zh"]
+
+
 def test_the_file_forbids_itself_to_load_anything() -> None:
     (policy,) = [meta for meta in read().all("meta") if "http-equiv" in meta]
     assert (policy["content"] or "").startswith("default-src 'none'")

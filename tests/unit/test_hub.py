@@ -1020,7 +1020,8 @@ def test_one_mirror_may_complete_another(place: Place, serve: Callable[[], Serve
     both = place.runtime.model_copy(update={"mirrors": (place.server.url, second.url)})
     path = place.fetch(THREE, runtime=both)
     assert (path / "tokenizer.json").read_bytes() == CONFIG
-    assert any("README.md: no mirror has it; it is not required" in line for line in place.said)
+    assert "/toy/README.md" not in [path for path, _ in second.asked]
+    assert any("README.md: not there, and not required" in line for line in place.said)
 
 
 def test_small_files_come_before_the_weights(place: Place) -> None:

@@ -48,6 +48,13 @@ def shown(markdown: str) -> str:
     return str(RENDERER.render(markdown)).strip()
 
 
+def test_items_that_follow_each_other_are_one_list_without_gaps() -> None:
+    made = to_markdown(document([("text", "before\n\n• one"), ("text", "• two"), ("text", "after"), ("text", "• new")]))
+    assert made == "before\n\n- one\n- two\n\nafter\n\n- new\n"
+    assert shown(made).count("<ul>") == 2
+    assert "<li>two</li>" in shown(made)
+
+
 @pytest.mark.parametrize("character", "\\`*_[]<>|~$")
 def test_each_special_character_gets_a_backslash(character: str) -> None:
     assert escape(f"a{character}b") == f"a\\{character}b"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import html
 import io
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
-from pypdfium2 import raw as pdfium_c
 
 import draw
 from docvino.document import Block, Box, Document, Line, Page, Polygon, Rotation, box_polygon
@@ -31,10 +27,10 @@ from docvino.render.pdf import pictures_pdf, searchable_pdf
 from docvino.render.placed import placed_texts
 from docvino.settings import ParseOptions
 from docvino.text.paragraphs import join_lines
+from pdf_words import NEAR_PT, Word, assert_same_places, near, poppler_words, words_of
 from sample_documents import SPANNING, block, document, line, page, table
 
 DPI = 150
-NEAR_PT = 3.0
 TEXTS = (
     "How an old archive becomes searchable within one week",
     "Will mill illicit lilies fill MAMMOTH WIGWAM WOMBAT www iii",
@@ -42,14 +38,6 @@ TEXTS = (
     "旧档案的整理分为登记、修补和扫描三个阶段。登记时写明题名",
     'A: 1,284.60 B: 57 %   Straße café "quoted" text',
 )
-
-
-@dataclass(frozen=True)
-class Word:
-    """A word and its box in points on the page as it is shown, from the top left corner."""
-
-    text: str
-    box: Box
 
 
 @dataclass(frozen=True)
@@ -100,55 +88,6 @@ def as_pdf(data: bytes, made: Document, pixels: Any = lambda _: None, password: 
         return searchable_pdf(made, data, opened.page_count, password, pixels, opened.text_points)
 
 
-def words_of(data: bytes, index: int = 0) -> list[Word]:
-    """The words as PDFium finds them."""
-    pdf = pypdfium2.PdfDocument(data)
-    shown = pdf[index]
-    text = shown.get_textpage()
-    letters = text.get_text_range()
-    found = []
-    for word in re.finditer(r"\S+", letters):
-        corners = []
-        for place in range(*word.span()):
-            left, bottom, right, top = text.get_charbox(place, loose=True)
-            corners += [_shown(shown, left, top), _shown(shown, right, bottom)]
-        xs, ys = zip(*corners, strict=True)
-        found.append(Word(word[0], (min(xs), min(ys), max(xs), max(ys))))
-    text.close()
-    shown.close()
-    pdf.close()
-    return found
-
-
-def _shown(shown: Any, x: float, y: float) -> tuple[float, float]:
-    """A point of the page's own coordinates as it is shown: turned, from the top left, in hundredths of a point."""
-    width, height = (round(100 * side) for side in shown.get_size())
-    across, down = ctypes.c_int(), ctypes.c_int()
-    pdfium_c.FPDF_PageToDevice(shown, 0, 0, width, height, 0, x, y, across, down)
-    return across.value / 100, down.value / 100
-
-
-def poppler_words(data: bytes, folder: Path) -> list[Word]:
-    file = folder / "made.pdf"
-    file.write_bytes(data)
-    done = subprocess.run(["pdftotext", "-bbox", file, "-"], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    pattern = r'xMin="([\d.-]+)" yMin="([\d.-]+)" xMax="([\d.-]+)" yMax="([\d.-]+)">(.*?)</word>'
-    return [
-        Word(html.unescape(text), cast(Box, tuple(map(float, box)))) for *box, text in re.findall(pattern, done.stdout)
-    ]
-
-
-def assert_same_places(found: Sequence[Word], truth: Sequence[Word]) -> None:
-    assert [word.text for word in found] == [word.text for word in truth]
-    far = [(one, two) for one, two in zip(found, truth, strict=True) if not near(one.box, two.box)]
-    assert far == []
-
-
-def near(one: Box, two: Box) -> bool:
-    return all(abs(a - b) <= NEAR_PT for a, b in zip(one, two, strict=True))
-
-
 # ---- places
 
 
@@ -161,8 +100,9 @@ def test_words_of_a_picture_lie_where_they_are_seen(typeface: Any) -> None:
 @pytest.mark.skipif(shutil.which("pdftotext") is None, reason="pdftotext is not installed")
 @pytest.mark.parametrize("typeface", [draw.sans, draw.serif])
 def test_poppler_finds_the_words_in_the_same_places(typeface: Any, tmp_path: Path) -> None:
-    made = scan(typeface)
-    assert_same_places(poppler_words(as_pictures(made), tmp_path), made.words)
+    made, file = scan(typeface), tmp_path / "made.pdf"
+    file.write_bytes(as_pictures(made))
+    assert_same_places(poppler_words(file)[0], made.words)
 
 
 @pytest.mark.parametrize("own_turn", [0, 90, 180, 270])

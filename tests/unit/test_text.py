@@ -8,7 +8,7 @@ from sample_documents import SPANNING, block, document, page, table
 
 def test_paragraphs_are_apart_and_nothing_is_escaped() -> None:
     blocks = (block("doc_title", "# Title"), block("text", "a * b\n\n• one\n\n• two"), block("image"))
-    assert to_text(document(page(*blocks))) == "# Title\n\na * b\n\n• one\n\n• two\n"
+    assert to_text(document(page(*blocks))) == "# Title\n\na * b\n\n• one\n• two\n"
 
 
 def test_cells_have_tabs_between_them_and_covered_places_are_empty() -> None:

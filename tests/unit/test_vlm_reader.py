@@ -110,6 +110,17 @@ def test_alone_or_among_8_or_32_a_crop_reads_the_same_bit_for_bit(reader: Open, 
     assert read(reader(precision, max_rows=32), crops) == alone
 
 
+def test_the_watch_is_told_of_every_crop_twice_and_of_the_end(reader: Open) -> None:
+    seen: list[tuple[int, int]] = []
+    blank = Crop(np.full((40, 300, 3), 250, np.uint8), "ocr", ())
+    reader().read([crop(0), blank, crop(1)], SHORT, Clock(lambda done, total: seen.append((done, total))))
+    assert {total for _, total in seen} == {6}
+    steps = [done for done, _ in seen]
+    assert steps == sorted(steps)
+    assert (steps[0], steps[-1]) == (1, 6)
+    assert len(steps) == 4
+
+
 def test_time_in_the_vision_graph_is_not_counted_twice() -> None:
     clock = Clock()
     with clock.measure("outer"):

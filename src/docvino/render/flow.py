@@ -124,6 +124,24 @@ def language(document: Document) -> str:
     return found if counts[found] > 0.2 * letters else "und"
 
 
+def east_asian(document: Document) -> str | None:
+    """The script of its Chinese characters, kana or hangul, "zh", "ja" or "ko", however few there are; else None.
+
+    It decides which typeface, and which form of a character, they are shown in.
+    """
+    text = "".join(block.content for page in document.pages for block in page.blocks)
+    counts = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
+    if counts["ja"] >= 0.05 * max(1, counts["zh"] + counts["ja"]):
+        return "ja"
+    found = max(("ko", "zh"), key=lambda name: counts[name])
+    return found if counts[found] else None
+
+
+def is_east_asian(text: str) -> bool:
+    """Whether it has Chinese characters, kana or hangul."""
+    return any(script.search(text) for script in _SCRIPTS.values())
+
+
 def without_controls(text: str) -> str:
     """The text without characters that XML forbids."""
     return _UNPRINTABLE.sub("", text)

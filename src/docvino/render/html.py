@@ -9,6 +9,8 @@ from html import escape
 from docvino.document import Block, Cell, Document, Page
 from docvino.render.flow import (
     Piece,
+    east_asian,
+    is_east_asian,
     language,
     page_pieces,
     pages_to_read,
@@ -31,6 +33,11 @@ img { max-width: 100%; }
 .formula { overflow: auto hidden; padding: .2rem 0; text-align: center; }
 .tag { float: right; }
 .failed { color: #a00; }
+@media print {
+  body { max-width: none; margin: 0; }
+  h1, h2, h3, h4, h5, h6, figure:has(+ .caption), .caption:has(+ :is(table, figure)) { break-after: avoid; }
+  figure, tr, li, .formula { break-inside: avoid; }
+}
 """.strip()
 
 # Nothing of the file may run or load anything, whatever the document said.
@@ -48,8 +55,11 @@ def to_html(document: Document, pictures: Mapping[str, bytes] | None = None) -> 
 def html_parts(document: Document, pictures: Mapping[str, bytes]) -> Iterator[str]:
     """The file page by page, so that no more than one page's pictures are in memory."""
     title = escape(without_controls(document.source.name))
+    whole = language(document)
+    # A few Chinese characters in a text of Latin letters are shown as such where they stand.
+    script = east_asian(document) if whole == "und" else None
     yield (
-        f'<!DOCTYPE html>\n<html lang="{language(document)}">\n<head>\n<meta charset="utf-8">\n'
+        f'<!DOCTYPE html>\n<html lang="{whole}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
@@ -60,7 +70,7 @@ def html_parts(document: Document, pictures: Mapping[str, bytes]) -> Iterator[st
         if page.error is not None:
             yield f'<p class="failed">{escape(without_controls(page.error))}</p>\n'
         yield from (_elsewhere(block) for block in page.blocks if block.continues is not None)
-        yield from _body(page, pictures)
+        yield from _body(page, pictures, script)
         yield "</section>\n"
     yield "</body>\n</html>\n"
 
@@ -70,7 +80,7 @@ def _elsewhere(part: Block) -> str:
     return f'<a class="number" id="{escape(part.id)}" href="#{escape(part.continues or "")}">↑</a>\n'
 
 
-def _body(page: Page, pictures: Mapping[str, bytes]) -> Iterator[str]:
+def _body(page: Page, pictures: Mapping[str, bytes], script: str | None) -> Iterator[str]:
     in_list = False
     anchored: set[str] = set()
     for piece in page_pieces(page):
@@ -80,12 +90,17 @@ def _body(page: Page, pictures: Mapping[str, bytes]) -> Iterator[str]:
         # A block of several pieces has its anchor at the first one.
         anchor = "" if piece.block.id in anchored else f' id="{escape(piece.block.id)}"'
         anchored.add(piece.block.id)
+        if script is not None and is_east_asian(piece.block.content):
+            anchor += f' lang="{script}"'
         yield _element(piece, page, pictures, anchor)
     if in_list:
         yield "</ul>\n"
 
 
 def _element(piece: Piece, page: Page, pictures: Mapping[str, bytes], anchor: str) -> str:
+    """
+    anchor   attributes of the element, with a blank before each
+    """
     if piece.kind == "picture":
         return _picture(piece, page, pictures, anchor)
     if piece.kind == "table":

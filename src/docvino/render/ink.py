@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from docvino.document import Block, Box, Page, polygon_box
+from docvino.document import Block, Box, Page, Point, polygon_box
+from docvino.render import grid
 from docvino.render.flow import without_controls
 from docvino.render.glyphless import natural_width
-from docvino.render.placed import DOWN, WORD, Placed, placed_texts
+from docvino.render.placed import DOWN, WORD, Placed, filled, placed_texts
 from docvino.text import math
 
 Span = tuple[float, float]
 
+_UNSEEN = re.compile(r"\\[()\[\]]|[{}^_]")  # of LaTeX
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+
 _CONTRAST = 0.35  # of the darkest ink's difference to the paper: what differs more is ink
 _LEAST_CONTRAST = 24  # of 255, else noise on blank paper would be ink
+_MORE = 0.12  # of a line's height is looked at above and below it: detectors cut letters off
+_LEAST_HEIGHT = 0.25  # of a line: lower ink is a part of Chinese characters
 _SPECK = 0.02  # of the line's height: less ink in a column is dirt
 _RULE = 0.8  # of the line's length: a row with so much ink is an underline
 _BLANK = 0.28  # width of a blank in multiples of the size
@@ -32,7 +39,9 @@ _MOST_PIECES_OF_ALL = 12_000  # of a block: a page of small print has 6,000
 _SLACK = (8.0, 0.05)  # how far from its expected place a word may lie: multiples of the size, and of the whole text
 _SLOPES = np.linspace(-0.05, 0.05, 41)  # 3 degrees to both sides, in steps that move a wide row's end by a pixel or two
 _HEIGHTS = (0.45, 1.5)  # of a row of text in multiples of its size, as its widths tell it
+_SPREAD = (0.3, 3.0)  # the same for a text whose widths are only roughly known
 _TOUCHING = 1.7  # rows of text that are so much higher than the usual one are two
+_ONE_ROW = 1.6  # of the size that one row of the whole text would have: ink so high at most is one
 _FLAT = 0.4  # rows of ink that are so much lower than the usual one are dots of letters
 _CLEARLY = 1.1  # how much sharper rows must be at a slope than level ones
 _WORST_FIT = (
@@ -70,24 +79,74 @@ def located(page: Page, pixels: NDArray[np.uint8] | None) -> Iterator[tuple[Plac
     pixels   uint8 (H, W, 3) RGB, the page
     """
     for block in page.blocks:
-        if pixels is not None and (rows := _rows_of_block(block, pixels)):
+        if pixels is not None and (rows := _of_ink(block, pixels)):
             yield from rows
             continue
         for placed in placed_texts(block):
-            yield placed, None if pixels is None or not placed.is_read else _spans_of_line(pixels, placed)
+            yield (placed, None) if pixels is None or not placed.is_read else _on_ink(pixels, placed)
 
 
-def _spans_of_line(pixels: NDArray[np.uint8], placed: Placed) -> list[Span] | None:
-    strip = _strip(pixels, placed)
-    ink = _pieces([_inked(strip)])
+def _of_ink(block: Block, pixels: NDArray[np.uint8]) -> list[tuple[Placed, list[Span] | None]]:
+    """The texts of a block of which only the text is known; empty when its ink does not tell where they are."""
+    if block.lines or block.label in DOWN:
+        return []
+    if block.format == "html":
+        return _cells_of_table(block, pixels)
+    if block.cells or block.format != "text":
+        return []
+    return _rows_of_text(without_controls(block.content), [polygon_box(one) for one in block.polygons], pixels)
+
+
+def _on_ink(pixels: NDArray[np.uint8], placed: Placed) -> tuple[Placed, list[Span] | None]:
+    """A line that a reader saw, as high as its ink, with its words; as it was seen where the ink does not tell."""
+    strip = _strip(pixels, _cut(placed, -_MORE, 1 + _MORE))
+    inked = _inked(strip)
+    top, bottom = _high(inked)
+    if is_line := bottom - top >= _LEAST_HEIGHT * len(strip):
+        inked = inked[top:bottom]
+    ink = _pieces([inked])
     words = placed.text.split()
     if not len(words) <= len(ink.ends) <= _MOST_PIECES_OF_ALL or not words:
-        return None
+        return placed, None
     size_px = (ink.ends[-1] - ink.starts[0]) / natural_width(" ".join(words))
     chosen, error = _fitted(ink, words, [True] * len(words), size_px)
     if not np.isfinite(error):
-        return None
-    return [(float(ink.starts[begin]) / strip.shape[1], float(ink.ends[end]) / strip.shape[1]) for begin, end in chosen]
+        return placed, None
+    spans = [
+        (float(ink.starts[begin]) / strip.shape[1], float(ink.ends[end]) / strip.shape[1]) for begin, end in chosen
+    ]
+    if not is_line:
+        return placed, spans
+    top_share, bottom_share = (at / len(strip) * (1 + 2 * _MORE) - _MORE for at in (top, bottom))
+    return _cut(placed, top_share, bottom_share), spans
+
+
+def _high(ink: NDArray[np.bool_]) -> tuple[int, int]:
+    """The rows without a white one between them in which most ink is, that in the middle counting most.
+
+    What is above and below is of other lines, or a rule.
+    """
+    counts = ink.sum(axis=1)
+    weights = counts * (1 - np.abs(np.linspace(-1, 1, len(counts) + 2)[1:-1]))
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], counts > 0, [False])).astype(np.int8)))
+    runs = [(int(begin), int(end)) for begin, end in zip(edges[0::2], edges[1::2], strict=True)]
+    return max(runs, key=lambda run: float(weights[run[0] : run[1]].sum()), default=(0, 0))
+
+
+def _cut(placed: Placed, top: float, bottom: float) -> Placed:
+    """The part of a line between two shares of its height."""
+
+    def between(a: Point, b: Point, share: float) -> Point:
+        return a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1])
+
+    start, end = (placed.start_top, placed.start_bottom), (placed.end_top, placed.end_bottom)
+    return replace(
+        placed,
+        start_top=between(*start, top),
+        end_top=between(*end, top),
+        end_bottom=between(*end, bottom),
+        start_bottom=between(*start, bottom),
+    )
 
 
 def _strip(pixels: NDArray[np.uint8], placed: Placed) -> NDArray[np.uint8]:
@@ -189,39 +248,112 @@ def _inked_width(word: str) -> float:
 # ---- blocks of which only the text is known
 
 
-def _rows_of_block(block: Block, pixels: NDArray[np.uint8]) -> list[tuple[Placed, list[Span]]]:
-    """The rows of text as they are printed, with their words; empty when the ink is not that of the text."""
-    text = without_controls(block.content)
-    formulas = any(kind != "text" for kind, _ in math.split(text))
-    if block.lines or block.cells or block.format != "text" or block.label in DOWN or formulas or not text.strip():
+def _rows_of_text(
+    text: str, boxes: Sequence[Box], pixels: NDArray[np.uint8], *, level: bool = False
+) -> list[tuple[Placed, list[Span] | None]]:
+    """The rows of text as they are printed, with their words where these fit the ink; empty when no rows are found."""
+    if not text.strip():
         return []
-    rows = [row for polygon in block.polygons for row in _text_rows(pixels, polygon_box(polygon))]
+    natural = natural_width(" ".join(text.split())) if len(boxes) == 1 else np.inf
+    rows = [row for box in boxes for row in _text_rows(pixels, box, natural, level=level)]
     if not rows:
         return []
+    has_formulas = any(kind != "text" for kind, _ in math.split(text))
+    if not has_formulas and (exact := _words_in_rows(text, rows)):
+        return list(exact)
+    return _spread(text, rows)
+
+
+def _words_in_rows(text: str, rows: Sequence[_Row]) -> list[tuple[Placed, list[Span]]]:
+    """Empty when the ink is not that of the words."""
     ink = _pieces([row.ink for row in rows])
     found = WORD.findall(text.strip())
     words, blanks = [word.strip() for word in found], [word != word.strip() for word in found]
     if not words or not len(words) <= len(ink.ends) <= _MOST_PIECES_OF_ALL:
         return []
-    size_px = sum(row.ink.shape[1] for row in rows) / (natural_width(text) - _BLANK * (len(rows) - 1))
-    usual = float(np.median([len(row.ink) for row in rows]))
-    if size_px <= 0 or not _HEIGHTS[0] <= usual / size_px <= _HEIGHTS[1]:
+    size_px = _width(rows) / (natural_width(text) - _BLANK * (len(rows) - 1))
+    if size_px <= 0 or not _HEIGHTS[0] <= _height(rows) / size_px <= _HEIGHTS[1]:
         return []
     chosen, error = _fitted(ink, words, blanks, size_px)
-    if not error <= _WORST_FIT:
+    return list(_placed_rows(ink, rows, words, blanks, chosen)) if error <= _WORST_FIT else []
+
+
+def _spread(text: str, rows: Sequence[_Row]) -> list[tuple[Placed, list[Span] | None]]:
+    """The text in the rows of ink, each row as much of it as it is wide; empty when so many rows cannot be its.
+
+    For texts with formulas, whose LaTeX is longer than what is printed, and texts that were read badly.
+    """
+    words = WORD.findall(" ".join(text.split()))
+    widths = [_seen_width(word) for word in words]
+    size_px = _width(rows) / sum(widths)
+    if len(words) < len(rows) or not _SPREAD[0] <= _height(rows) / size_px <= _SPREAD[1]:
         return []
-    return list(_placed_rows(ink, rows, words, blanks, chosen))
+    height = _row_height(rows)
+    ends = np.cumsum([row.ink.shape[1] for row in rows]) / _width(rows) * sum(widths)
+    parts = [""] * len(rows)
+    place, used = 0, 0.0
+    for number, (word, width) in enumerate(zip(words, widths, strict=True)):
+        # Each row gets one word at least.
+        must = len(words) - number <= len(rows) - 1 - place
+        if parts[place] and place + 1 < len(rows) and (must or used + width / 2 > ends[place]):
+            place += 1
+        parts[place] += word
+        used += width
+    return [(_placed(part.strip(), row, height), _shares(part.split())) for part, row in zip(parts, rows, strict=True)]
 
 
-def _text_rows(pixels: NDArray[np.uint8], box: Box) -> list[_Row]:
-    """The rows of ink in the box, laid level; none when rows touch each other."""
+def _seen_width(word: str) -> float:
+    """The width of what is printed of a word, in multiples of the size: in LaTeX a command is about a letter."""
+    return natural_width(_COMMAND.sub("x", _UNSEEN.sub("", word)))
+
+
+def _shares(words: Sequence[str]) -> list[Span]:
+    """Where each word of a row begins and ends, as shares of its length."""
+    widths = [_seen_width(word) for word in words]
+    starts = np.cumsum([0.0, *(width + _BLANK for width in widths)])
+    whole = float(starts[-1]) - _BLANK
+    return [(float(at) / whole, (float(at) + width) / whole) for at, width in zip(starts, widths, strict=False)]
+
+
+def _cells_of_table(block: Block, pixels: NDArray[np.uint8]) -> list[tuple[Placed, list[Span] | None]]:
+    """The texts of a table's cells; empty when their places are known already, or the grid is not found."""
+    if not block.cells or any(cell.polygon is not None for cell in block.cells):
+        return []
+    boxes = grid.cell_boxes(pixels, polygon_box(block.polygons[0]), block.cells)
+    if boxes is None:
+        return []
+    found: list[tuple[Placed, list[Span] | None]] = []
+    for cell, box in zip(block.cells, boxes, strict=True):
+        text = without_controls(cell.text)
+        found += _rows_of_text(text, [box], pixels, level=True) or [(placed, None) for placed in filled(text, box)]
+    return found
+
+
+def _width(rows: Sequence[_Row]) -> int:
+    return sum(row.ink.shape[1] for row in rows)
+
+
+def _height(rows: Sequence[_Row]) -> float:
+    return float(np.median([len(row.ink) for row in rows]))
+
+
+def _row_height(rows: Sequence[_Row]) -> float:
+    """Of rows of one size, from their top: nearly all have a tall letter, but many none that goes below the line."""
+    return float(np.quantile([len(row.ink) for row in rows], 0.75))
+
+
+def _text_rows(pixels: NDArray[np.uint8], box: Box, natural: float, *, level: bool) -> list[_Row]:
+    """The rows of ink in the box, laid level unless they are; none when rows touch each other.
+
+    natural   width of the box's text in multiples of its size: where one row is as wide, there is white in its letters
+    """
     height, width = pixels.shape[:2]
     left, top = max(0, int(box[0])), max(0, int(box[1]))
     right, bottom = min(width, int(np.ceil(box[2]))), min(height, int(np.ceil(box[3])))
     if right - left < 2 or bottom - top < 2:
         return []
     part = _grey(pixels[top:bottom, left:right])
-    slope = _slope(_inked(np.asarray(part)))
+    slope = 0.0 if level else _slope(_inked(np.asarray(part)))
     if slope:
         paper = int(np.median(np.asarray(part)))
         part = part.transform(part.size, Image.Transform.AFFINE, (1, 0, 0, slope, 1, 0), fillcolor=paper)
@@ -230,6 +362,9 @@ def _text_rows(pixels: NDArray[np.uint8], box: Box) -> list[_Row]:
     runs = [(int(begin), int(end)) for begin, end in zip(edges[0::2], edges[1::2], strict=True)]
     if not runs:
         return []
+    inked = np.flatnonzero(ink.any(axis=0))
+    if runs[-1][1] - runs[0][0] <= _ONE_ROW * (inked[-1] - inked[0]) / natural:
+        runs = [(runs[0][0], runs[-1][1])]
     usual = float(np.median([end - begin for begin, end in runs if end - begin > 2] or [1]))
     rows: list[tuple[int, int]] = []
     for begin, end in runs:
@@ -274,8 +409,7 @@ def _placed_rows(
 ) -> Iterator[tuple[Placed, list[Span]]]:
     offsets = np.cumsum([0, *(row.ink.shape[1] for row in rows)])
     placed = list(zip(words, blanks, chosen, strict=True))
-    # Rows of one size, from their top: nearly all have a tall letter, but many none that goes below the line.
-    height = float(np.quantile([len(row.ink) for row in rows], 0.75))
+    height = _row_height(rows)
     for number, group in groupby(placed, key=lambda entry: int(ink.rows[entry[2][0]])):
         row = rows[number]
         width = row.ink.shape[1]
@@ -291,5 +425,10 @@ def _placed_rows(
                 text += word
                 spans[-1] = (spans[-1][0], span[1])
             apart = blank
-        start, end = (row.left, row.top), (row.left + width, row.top + row.slope * width)
-        yield Placed(text, start, end, (end[0], end[1] + height), (start[0], start[1] + height)), spans
+        yield _placed(text, row, height), spans
+
+
+def _placed(text: str, row: _Row, height: float) -> Placed:
+    width = row.ink.shape[1]
+    start, end = (row.left, row.top), (row.left + width, row.top + row.slope * width)
+    return Placed(text, start, end, (end[0], end[1] + height), (start[0], start[1] + height))

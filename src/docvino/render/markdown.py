@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 
 from docvino.document import Document, Page
 from docvino.render.flow import FIGURE, Piece, page_pieces, pages_to_read, width_share
@@ -31,10 +32,14 @@ def to_markdown(document: Document, images: Mapping[str, str] | None = None, *, 
 
 
 def page_markdown(page: Page, images: Mapping[str, str], *, pretty: bool = False) -> Iterator[str]:
-    """Markdown of each piece of the page that has any."""
-    for piece in page_pieces(page):
-        if written := (_pretty(piece, page, images) if pretty else None) or _plain(piece, images):
-            yield written
+    """Markdown of each piece of the page that has any; items that follow each other are one list."""
+    for are_items, pieces in groupby(page_pieces(page), key=lambda piece: piece.kind == "item"):
+        if are_items:
+            yield "\n".join(_plain(piece, images) for piece in pieces)
+            continue
+        for piece in pieces:
+            if written := (_pretty(piece, page, images) if pretty else None) or _plain(piece, images):
+                yield written
 
 
 def _plain(piece: Piece, images: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from docvino.document import Page, polygon_box
 from docvino.render.flow import CAPTIONS, FURNITURE, PICTURES, TITLES
 
+_Colour = tuple[int, int, int]
 _COLOURS = (
     (TITLES, (200, 30, 60)),
     (CAPTIONS, (190, 110, 0)),
@@ -21,6 +23,7 @@ _COLOURS = (
 )
 _TEXT_COLOUR = (20, 90, 200)
 _LINE_COLOUR = (90, 90, 90)
+_ORDER_COLOUR = (200, 0, 0)
 _FILL = 48  # of 255
 
 
@@ -38,34 +41,36 @@ def overlay_png(page: Page, pixels: NDArray[np.uint8]) -> bytes:
             pen.polygon(polygon, fill=(*colour, _FILL), outline=colour, width=2 * unit)
         for line in block.lines:
             pen.polygon(line.polygon, outline=_LINE_COLOUR, width=unit)
-    font = ImageFont.load_default(10 * unit)
+    font = ImageFont.load_default(max(10, 8 * unit))
     for block in page.blocks:  # above all areas
-        left, top, right, _ = polygon_box(block.polygons[0])
+        left, top, _, _ = polygon_box(block.polygons[0])
         score = "" if block.layout_score is None else f" {block.layout_score:.2f}"
-        _tag(pen, (left, top), f"{block.label}{score}", font, colour_of(block.label), right_edge=False)
-        _tag(pen, (right, top), str(block.order + 1), font, (200, 0, 0), right_edge=True)
+        texts = ((str(block.order + 1), _ORDER_COLOUR), (f"{block.label}{score}", colour_of(block.label)))
+        _tags(pen, (left, top), texts, font, image.width)
     stream = io.BytesIO()
     image.save(stream, "PNG", compress_level=3)  # larger by a tenth than at 6, in a third of the time
     return stream.getvalue()
 
 
-def colour_of(label: str) -> tuple[int, int, int]:
+def colour_of(label: str) -> _Colour:
     return next((colour for labels, colour in _COLOURS if label in labels), _TEXT_COLOUR)
 
 
-def _tag(
+def _tags(
     pen: ImageDraw.ImageDraw,
     at: tuple[float, float],
-    text: str,
+    texts: Sequence[tuple[str, _Colour]],
     font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
-    colour: tuple[int, int, int],
-    *,
-    right_edge: bool,
+    page_width: int,
 ) -> None:
-    """White letters on the colour, above the point if there is room, else below it."""
-    _, _, width, height = pen.textbbox((0, 0), text, font=font)
+    """White letters on colours, side by side: above the point if there is room, else below it, and on the page."""
+    boxes = [pen.textbbox((0, 0), text, font=font) for text, _ in texts]
+    height = max(box[3] for box in boxes)
     margin = height / 4
-    left = at[0] - width - 2 * margin if right_edge else at[0]
-    top = max(0.0, at[1] - height - 2 * margin)
-    pen.rectangle((left, top, left + width + 2 * margin, top + height + 2 * margin), fill=colour)
-    pen.text((left + margin, top + margin), text, font=font, fill="white")
+    widths = [box[2] + 2 * margin for box in boxes]
+    left = max(0.0, min(at[0], page_width - sum(widths)))
+    top = max(0.0, at[1] - height - margin)
+    for (text, colour), width in zip(texts, widths, strict=True):
+        pen.rectangle((left, top, left + width, top + height + margin), fill=colour)
+        pen.text((left + margin, top), text, font=font, fill="white")
+        left += width

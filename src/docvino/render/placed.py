@@ -46,14 +46,14 @@ def _of_block(block: Block) -> Iterator[Placed]:
     elif block.cells and block.format == "html":
         area = polygon_box(block.polygons[0])
         for cell in block.cells:
-            yield from _filled(cell.text, _cell_box(cell, block.cells, area))
+            yield from filled(cell.text, _cell_box(cell, block.cells, area))
     elif len(block.polygons) == 1 or not block.content.strip():
-        yield from _filled(block.content, polygon_box(block.polygons[0]), down=block.label in DOWN)
+        yield from filled(block.content, polygon_box(block.polygons[0]), down=block.label in DOWN)
     else:
         boxes = [polygon_box(polygon) for polygon in block.polygons]
         parts = _shared_out(block.content, [(box[2] - box[0]) * (box[3] - box[1]) for box in boxes])
         for text, box in zip(parts, boxes, strict=True):
-            yield from _filled(text, box, down=block.label in DOWN)
+            yield from filled(text, box, down=block.label in DOWN)
 
 
 def _line(text: str, polygon: tuple[Point, ...]) -> Placed:
@@ -86,7 +86,7 @@ def _cell_box(cell: Cell, cells: tuple[Cell, ...], area: Box) -> Box:
     )
 
 
-def _filled(text: str, box: Box, *, down: bool = False) -> Iterator[Placed]:
+def filled(text: str, box: Box, *, down: bool = False) -> Iterator[Placed]:
     """The text wrapped into the box, in the largest size in which it fits."""
     text = without_controls(text)
     if not text.strip():

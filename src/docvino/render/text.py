@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from docvino.document import Document, Page
 from docvino.render.flow import Piece, page_pieces, pages_to_read, table_cells
 from docvino.render.tables import rows_of
@@ -16,7 +18,10 @@ def to_text(document: Document) -> str:
 
 def page_text(page: Page) -> str:
     """The text of one page; it ends with a line feed unless it is empty."""
-    written = [piece for piece in map(_written, page_pieces(page)) if piece]
+    written = []
+    for are_items, pieces in groupby(page_pieces(page), key=lambda piece: piece.kind == "item"):
+        texts = [text for text in map(_written, pieces) if text]
+        written += ["\n".join(texts)] if are_items else texts
     return "\n\n".join(written) + "\n" if written else ""
 
 

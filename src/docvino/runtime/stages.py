@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from docvino.document import Answer, Crop, PageImage, Region, Task
 from docvino.settings import ParseOptions
 
+Watch = Callable[[int, int], None]  # steps of a page that are done, and all of them
+
+
+def unwatched(_done: int, _total: int) -> None:
+    """For those who do not want to know."""
+
 
 class Clock:
-    """Wall-clock milliseconds by stage. What is measured inside a stage as another one counts for that one alone."""
+    """Wall-clock milliseconds by stage. What is measured inside a stage as another one counts for that one alone.
 
-    def __init__(self) -> None:
+    watch   is told by readers that take long how far they are
+    """
+
+    def __init__(self, watch: Watch = unwatched) -> None:
+        self.watch = watch
         self.ms: Counter[str] = Counter()
         self._inner_ms = 0.0
 

@@ -123,6 +123,11 @@ class VlmReader:
         answers: dict[int, Answer] = {}
         asked: list[int] = []  # place of the crop of each request
 
+        def tell() -> None:
+            # A crop is two steps: what it shows, and what it says.
+            waiting = sum(place not in answers for place in asked)
+            clock.watch(2 * len(answers) + waiting, 2 * len(crops))
+
         def requests() -> Iterator[Request]:
             # The engine takes the next request when it has room for it, so few image tokens are held at a time.
             for place, crop in enumerate(crops):
@@ -136,11 +141,13 @@ class VlmReader:
                     answers[place] = replace(_NOTHING, problem=problem)
                     continue
                 asked.append(place)
+                tell()
                 yield request
 
         with clock.measure("decoding"):
             for index, outcome in self._engine.generate(requests()):
                 answers[asked[index]] = self._answer(outcome)
+                tell()
         return [answers[place] for place in range(len(crops))]
 
     def _request(self, crop: Crop, options: ParseOptions) -> Request:
