@@ -125,7 +125,7 @@ def test_a_card_that_cannot_page_shows_what_is_used_instead(machine: Machine, ru
 def test_memory_that_grows_on_the_card_is_seen(machine: Machine, runtime: RuntimeConfig) -> None:
     card = a770()
     real = FakeCore.get_property
-    mib = iter(range(100, 1000, 4))
+    mib = iter(range(100, 10_000, 40))
 
     def growing(core: FakeCore, name: str, key: str) -> Any:
         return {"usm_device": next(mib) * 2**20} if key == "GPU_MEMORY_STATISTICS" else real(core, name, key)

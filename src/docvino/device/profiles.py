@@ -68,8 +68,8 @@ def _gpu(name: str, slots: int, about: str) -> Profile:
     return Profile(name, "f16", "f16", slots, _LINES, own_streams=False, any_size=True, steps=_GPU_STEPS, about=about)
 
 
-CPU_AMX = _cpu("cpu-amx", "matrix units for bf16 and int8: `--execution bf16` is several times as fast, and rounds")
-CPU_BF16 = _cpu("cpu-avx512-bf16", "bf16 in hardware: `--execution bf16` reads crops 1.3 times as fast, and rounds")
+CPU_AMX = _cpu("cpu-amx", "matrix units that f32 leaves idle: `--execution bf16` uses them, and rounds")
+CPU_BF16 = _cpu("cpu-avx512-bf16", "`--execution bf16` reads crops 1.3 times as fast (measured on a Zen 4), and rounds")
 CPU_VNNI = _cpu("cpu-vnni", "8-bit products in hardware: int8 weights decode fastest")
 CPU_PLAIN = _cpu("cpu-avx2", "8-bit weights are unpacked to float: they save memory, not time")
 ARC_B = _gpu("arc-b", 4, "Xe2 with matrix units and memory of its own")
