@@ -4,9 +4,10 @@
     python recipes/nano/train.py --run build/nano/run --export src/docvino/models/nano
 
 The curriculum and the learning rate follow the seconds trained of those planned, over all runs. One GPU and 16 CPU
-cores are enough; `--device cpu` works, slowly. With several GPUs, `torchrun --nproc-per-node 2 recipes/nano/train.py`
-and the same options: each draws and learns batches of its own, gradients are averaged. Crops wait for nobody: when no
-new batch is drawn in time, an old one is painted anew (other colours and noise, moved a little), at most a few times.
+cores are enough; `--device cpu` works, slowly. For several GPUs begin with `torchrun --nproc-per-node 2 --` and go on
+with recipes/nano/train.py and its options: each GPU learns from batches of its own, gradients are averaged. Crops wait
+for nobody: when no new batch is drawn in time, an old one is painted anew (other colours and noise, moved a little), at
+most a few times.
 """
 
 from __future__ import annotations
