@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -46,12 +47,21 @@ class Order:
     stamped: bool = False
     easy: bool = False
 
+    @property
+    def group(self) -> str:
+        """What scores are given for: the task, or "line", "paragraph" or "stamped" text."""
+        if self.stamped:
+            return "stamped"
+        return self.task if self.task != "ocr" else "line" if self.lines == 1 else "paragraph"
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """ink, stamp   uint8 (B, H, W), H and W multiples of 28; looks float32 (B, 11); answers int64 (B, T), padded"""
+    """group as of the order
+    ink, stamp   uint8 (B, H, W), H and W multiples of 28; looks float32 (B, 11); answers int64 (B, T), padded"""
 
     task: Task
+    group: str
     grid: Grid
     ink: Tensor
     stamp: Tensor | None
@@ -61,7 +71,7 @@ class Batch:
     def to(self, device: str) -> Batch:
         stamp = None if self.stamp is None else self.stamp.to(device, non_blocking=True)
         ink, looks, answers = (t.to(device, non_blocking=True) for t in (self.ink, self.looks, self.answers))
-        return Batch(self.task, self.grid, ink, stamp, looks, answers)
+        return Batch(self.task, self.group, self.grid, ink, stamp, looks, answers)
 
     def tensors(self) -> list[Tensor]:
         return [tensor for tensor in (self.ink, self.stamp, self.looks, self.answers) if tensor is not None]
@@ -83,10 +93,11 @@ def order(dice: random.Random, progress: float) -> Order:
         if kind < 0.45:
             return _lines(dice, dice.choice((1, 1, 2)), limit)
         return _hard(dice, (kind - 0.45) / 0.55, easy=True)
-    if kind < 0.26:
+    line, paragraph = (0.26, 0.27) if progress < 0.45 else (0.13, 0.40)
+    if kind < line:
         return _lines(dice, 1, limit)
-    if kind < 0.53:
-        return _lines(dice, dice.choice((2, 2, 3, 3, 4, 5, 6)), limit)
+    if kind < line + paragraph:
+        return _lines(dice, dice.choice((2, 2, 3, 3, 4, 5, 6, 7, 8, 10)), limit)
     return _hard(dice, (kind - 0.53) / 0.47, easy=progress < 0.28)
 
 
@@ -100,17 +111,17 @@ def _lines(dice: random.Random, lines: int, limit: int, stamped: bool = False) -
 
 def _hard(dice: random.Random, kind: float, easy: bool) -> Order:
     """Tables, formulas, spotting, seals, text under stamps; `kind` 0..1 chooses."""
-    if kind < 0.34:
+    if kind < 0.26:
         rows, columns = (2, 2) if easy else (dice.randint(2, 6), dice.randint(2, 5))
-        height, width = rows * dice.uniform(24, 44) + 8, min(720, columns * dice.uniform(70, 150) + 8)
+        height, width = rows * dice.uniform(24, 68) + 8, min(840, columns * dice.uniform(70, 200) + 8)
         return Order("table", round(height), round(width), rows=rows, columns=columns, easy=easy)
-    if kind < 0.60:
+    if kind < 0.41:
         height, width = (52, 140) if easy else (dice.uniform(36, 104), dice.uniform(90, 400))
         return Order("formula", round(height), round(width), easy=easy)
-    if kind < 0.73:
+    if kind < 0.64:
         height, width = (90, 200) if easy else (dice.uniform(100, 340), dice.uniform(160, 440))
         return Order("spotting", round(height), round(width), rows=1 if easy else dice.randint(1, 5))
-    if kind < 0.9:
+    if kind < 0.83:
         return Order("seal", round(dice.uniform(50, 130)), round(dice.uniform(120, 330)))
     return _lines(dice, dice.choice((1, 2, 3)), 60, stamped=True)
 
@@ -149,6 +160,7 @@ def make_batch(
         row[: len(answer)] = answer
     return Batch(
         task=wanted.task,
+        group=wanted.group,
         grid=grid,
         ink=torch.from_numpy(np.stack(inks)),
         stamp=torch.from_numpy(np.stack(stamps)) if stamps else None,
@@ -165,6 +177,24 @@ def endless(
     painter, engine = Painter(assets, Texts(words)), Tokenizer.open(tokenizer)
     while True:
         yield make_batch(painter, engine, dice, order(dice, progress.value), patches=patches)  # type: ignore[attr-defined]
+
+
+def repainted(batch: Batch) -> Batch:
+    """The same crops in each other's colours and, but for spotting, a little smaller, elsewhere in the picture."""
+    looks = batch.looks.roll(random.randrange(len(batch.looks)), 0)
+    if batch.task == "spotting":  # the answer names places
+        return replace(batch, looks=looks)
+    size = torch.empty(len(looks), 2, device=looks.device).uniform_(0.88, 1.0)
+    theta = torch.zeros(len(looks), 2, 3, device=looks.device)
+    theta[:, (0, 1), (0, 1)] = 1 / size
+    theta[:, :, 2] = (1 - size) / size * torch.empty_like(size).uniform_(-1, 1)
+    grid = F.affine_grid(theta, [len(looks), 1, *batch.ink.shape[1:]], align_corners=False)
+
+    def moved(mask: Tensor) -> Tensor:
+        found = F.grid_sample(mask[:, None].float() - _LOW, grid, align_corners=False)
+        return (found[:, 0] + _LOW).round().to(torch.uint8)
+
+    return replace(batch, looks=looks, ink=moved(batch.ink), stamp=None if batch.stamp is None else moved(batch.stamp))
 
 
 def paint_batch(batch: Batch, dtype: torch.dtype) -> Tensor:

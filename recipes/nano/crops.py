@@ -26,11 +26,13 @@ from tokens import FUNCTIONS, GREEK
 
 Mask = NDArray[np.uint8]
 Colour = tuple[float, float, float]
+Box = tuple[float, float, float, float]  # left, top, right, bottom, px
 
 AILERON = "Aileron"  # inside Pillow
-MIN_FONT_PX, MAX_FONT_PX = 9, 64
+MIN_FONT_PX: dict[Script, int] = {"en": 9, "zh": 12}  # below that Chinese characters are blots
+MAX_FONT_PX = 64
 _FORMULAS_KEPT = 1500  # rasters a painter keeps to draw again at other sizes and places
-_FORMULA_NEW = 0.2  # share of formulas that are typeset anew once there is a stock
+_FORMULA_NEW = 0.1  # share of formulas that are typeset anew once there is a stock
 _FORMULA_LENGTH = 64
 
 
@@ -162,8 +164,8 @@ class Painter:
         ruled = dice.random() < 0.75  # else three lines, as in a journal, where nothing would show a span
         single = [(row, column, row, column) for row in range(rows) for column in range(columns)]
         cells, tags = _spans(dice, rows, columns) if spans and ruled else (single, {})
-        line_px = 1 if dice.random() < 0.85 else 2
-        size = max(12, int(min(30, (down[-1] - down[0]) / rows * dice.uniform(0.45, 0.66))))
+        line_px = 1 if dice.random() < 0.75 else 2
+        size = max(12, int(min(30, (down[-1] - down[0]) / rows * dice.uniform(0.38, 0.66))))
         face, centred = dice.choice(self._faces["en"]), dice.random() < 0.55
         said = dict(tags)
         for top, left, bottom, right in cells:
@@ -207,8 +209,8 @@ class Painter:
         """
         picture = Image.new("L", (width, height))
         pen = ImageDraw.Draw(picture)
-        taken: list[tuple[float, float, float, float]] = []
-        found: list[tuple[float, float, str]] = []
+        taken: list[Box] = []
+        found: list[tuple[Box, str]] = []
         for _ in range(pieces):
             script: Script = "zh" if dice.random() < 0.4 else "en"
             size = dice.randint(14, max(15, min(40, height // 5)))
@@ -234,18 +236,17 @@ class Painter:
                 ):
                     pen.text((x, y), text, fill=255, font=font, anchor="ls")
                     taken.append(box)
-                    found.append((box[1], box[0], text + _located(box, height, width)))
+                    found.append((box, text + _located(box, height, width)))
                     break
-        # Reading order: rows of about the same height from left to right.
-        found.sort(key=lambda piece: (round(piece[0] / 24), piece[1]))
-        return Drawing("spotting", "".join(piece[2] for piece in found), self._damaged(dice, picture))
+        said = "".join(text for _, text in _in_rows(found))
+        return Drawing("spotting", said, self._damaged(dice, picture))
 
     # ---- parts
 
     def _paragraph(self, dice: random.Random, picture: Image.Image, script: Script, lines: int, limit: int) -> str:
         width, height = picture.size
         pitch = height / lines
-        size = min(MAX_FONT_PX, max(MIN_FONT_PX, int(pitch * dice.uniform(0.58, 0.82))))
+        size = min(MAX_FONT_PX, max(MIN_FONT_PX[script], int(pitch * dice.uniform(0.55, 0.82))))
         face = dice.choice(self._faces[script])
         font = self._font(face, size, self._raqm and dice.random() < 0.3)
         left, side = dice.randint(0, 6), dice.random()
@@ -279,8 +280,8 @@ class Painter:
         draw_frame((x, y, x + wide - 1, y + tall - 1), outline=255, width=frame)
         said = []
         pitch = (tall - 2 * frame) / lines * (0.72 if draw_frame == pen.ellipse else 0.92)
-        size = min(MAX_FONT_PX, max(MIN_FONT_PX, int(pitch * dice.uniform(0.55, 0.8))))
         script: Script = "zh" if dice.random() < 0.65 else "en"
+        size = min(MAX_FONT_PX, max(MIN_FONT_PX[script], int(pitch * dice.uniform(0.55, 0.8))))
         font = self._font(dice.choice(self._faces[script]), size)
         room = (wide - 2 * frame) * (0.72 if draw_frame == pen.ellipse else 0.9)
         for row in range(lines):
@@ -293,7 +294,7 @@ class Painter:
 
     def _typeset(self, dice: random.Random, small: bool) -> tuple[str, Mask]:
         """LaTeX and its raster, uint8 with 255 = ink, at 100 dpi; mostly out of a stock, as setting takes 30 ms."""
-        if not small and len(self._formulas) >= _FORMULAS_KEPT * 0.1 and dice.random() > _FORMULA_NEW:
+        if not small and len(self._formulas) >= _FORMULAS_KEPT * 0.05 and dice.random() > _FORMULA_NEW:
             return dice.choice(self._formulas)
         while True:
             text = _small_formula(dice) if small else _formula(dice)
@@ -414,7 +415,18 @@ def _near(one: tuple[float, ...], other: tuple[float, ...], gap: float = 5) -> b
     return one[0] < other[2] + gap and other[0] < one[2] + gap and one[1] < other[3] + gap and other[1] < one[3] + gap
 
 
-def _located(box: tuple[float, float, float, float], height: int, width: int) -> str:
+def _in_rows(pieces: list[tuple[Box, str]]) -> list[tuple[Box, str]]:
+    """In reading order, left to right in rows: the highest piece left and all whose middle is above its bottom."""
+    left, ordered = sorted(pieces, key=lambda piece: piece[0][1]), []
+    while left:
+        bottom = left[0][0][3]
+        row = [piece for piece in left if piece[0][1] + piece[0][3] < 2 * bottom]
+        ordered += sorted(row, key=lambda piece: piece[0][0])
+        left = [piece for piece in left if piece not in row]
+    return ordered
+
+
+def _located(box: Box, height: int, width: int) -> str:
     x1, x2 = (round(1000 * x / width) for x in (box[0], box[2]))
     y1, y2 = (round(1000 * y / height) for y in (box[1], box[3]))
     return "".join(f"<|LOC_{value}|>" for value in (x1, y1, x2, y1, x2, y2, x1, y2))

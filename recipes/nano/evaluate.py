@@ -91,19 +91,10 @@ def evaluation_crops(assets: Path, each: int, seed: int = SEED) -> list[tuple[st
     left = dict.fromkeys(GROUPS, each)
     while any(left.values()):
         wanted = order(dice, 1.0)
-        name = (
-            "stamped"
-            if wanted.stamped
-            else wanted.task
-            if wanted.task != "ocr"
-            else "line"
-            if wanted.lines == 1
-            else "paragraph"
-        )
-        if left[name]:
-            left[name] -= 1
+        if left[wanted.group]:
+            left[wanted.group] -= 1
             drawing = draw(painter, dice, wanted, wanted.height, wanted.width)
-            found.append((name, drawing, random.Random(dice.getrandbits(32))))
+            found.append((wanted.group, drawing, random.Random(dice.getrandbits(32))))
     return found
 
 

@@ -44,7 +44,12 @@ class Texts:
 
     def line(self, dice: random.Random, script: Script, length: int) -> str:
         """One line of at most `length` characters, without white space at its ends."""
-        text = self._chinese(dice, length) if script == "zh" else self._english(dice, length)
+        if script == "en":
+            text = self._english(dice, length)
+        elif dice.random() < 0.25:
+            text = self._mixed(dice, length)
+        else:
+            text = self._chinese(dice, length)
         return text[:length].strip() or dice.choice("abcdeh123")
 
     def cell(self, dice: random.Random) -> str:
@@ -72,6 +77,8 @@ class Texts:
             return _number(dice)
         if kind < 0.86:
             return "".join(dice.choice(ASCII[1:]) for _ in range(dice.randint(1, 7)))
+        if kind < 0.88:
+            return self._name(dice)
         word = dice.choice(self.words)
         return dice.choice(
             (
@@ -92,6 +99,23 @@ class Texts:
                 "“{}”",
             )
         ).format(word)
+
+    def _name(self, dice: random.Random) -> str:
+        """What has no spaces and stops inside: addresses, files, versions, numbers of things."""
+        one, other = dice.choice(self.words), dice.choice(self.words)
+        end = dice.choice(("org", "com", "net", "cn", "pdf", "txt", "sh", "py", "toml"))
+        number = dice.randrange(10_000)
+        forms = (f"{one}@{other}.{end}", f"{one}.{end}", f"www.{one}.{end}", f"v{number % 10}.{number // 100}")
+        return dice.choice((*forms, f"{dice.choice('ABCDEHKNRSTX')}-{number}", f"0{number}-{dice.randrange(10**7)}"))
+
+    def _mixed(self, dice: random.Random, length: int) -> str:
+        """Chinese with English words and numbers in it, most of them between spaces."""
+        text = ""
+        while len(text) < length:
+            text += self._chinese(dice, dice.randint(1, 8))[: dice.randint(1, 12)]
+            english = " ".join(self._token(dice) for _ in range(dice.choice((1, 1, 1, 2, 3))))
+            text += f" {english} " if dice.random() < 0.7 else english
+        return text
 
     def _chinese(self, dice: random.Random, length: int) -> str:
         text = ""
@@ -132,6 +156,6 @@ def _number(dice: random.Random) -> str:
         return f"{dice.randrange(100)}%"
     if kind < 0.9:
         return f"{dice.randint(0, 23):02d}:{dice.randint(0, 59):02d}"
-    return dice.choice(("{}", "${}", "€{}", "£{}", "No. {}", "+{}", "-{}", "{}°", "{}/12", "{}×{}")).format(
-        dice.randrange(2000), dice.randrange(100)
-    )
+    return dice.choice(
+        ("{}", "${}", "€{}", "£{}", "￥{}", "No. {}", "+{}", "-{}", "{}°", "{}/12", "{}×{}", "— {} —")
+    ).format(dice.randrange(2000), dice.randrange(100))

@@ -4,8 +4,10 @@
     python recipes/nano/train.py --run build/nano/run --export src/docvino/models/nano
 
 The curriculum and the learning rate follow the seconds trained of those planned, over all runs. One GPU and 16 CPU
-cores are enough; `--device cpu` works, slowly. Crops wait for nobody: when no new batch is drawn in time, an old one is
-painted anew (other colours and noise), at most a few times.
+cores are enough; `--device cpu` works, slowly. For several GPUs begin with `torchrun --nproc-per-node 2 --` and go on
+with recipes/nano/train.py and its options: each GPU learns from batches of its own, gradients are averaged. Crops wait
+for nobody: when no new batch is drawn in time, an old one is painted anew (other colours and noise, moved a little), at
+most a few times.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 import tokens
-from batches import PADDING, PATCHES, Batch, endless, make_batch, order, paint_batch
+from batches import PADDING, PATCHES, Batch, endless, make_batch, order, paint_batch, repainted
 from crops import Painter
 from docvino.codec.prompt import Tokenizer
 from model import Nano, as_patches, facts, greedy, parameters, write_folder
@@ -50,7 +53,7 @@ class Crops(IterableDataset[Batch]):
 
     def __iter__(self):
         worker = torch.utils.data.get_worker_info()
-        seed = time.time_ns() ^ ((worker.id if worker else 0) << 40)
+        seed = time.time_ns() ^ ((worker.id if worker else 0) << 40) ^ (os.getpid() << 48)
         return endless(*self._made_of, seed, self._progress)
 
 
@@ -80,15 +83,17 @@ class State:
             model.load_state_dict(
                 {name: value.float() for name, value in load_file(start / "model.safetensors").items()}
             )
-        self.dtype = torch.bfloat16 if device == "cuda" else torch.float32
+        self.dtype = torch.float32 if device == "cpu" else torch.bfloat16
         self.model = model.to(device)
         self.names = [name for name, _ in self.model.named_parameters()]
         self.masters = [value.detach().clone().float().requires_grad_() for value in self.model.parameters()]
-        for master in self.masters:
-            master.grad = torch.zeros_like(master)
+        self._gradients = torch.zeros(sum(master.numel() for master in self.masters), device=device)
+        parts = self._gradients.split([master.numel() for master in self.masters])
+        for master, part in zip(self.masters, parts, strict=True):
+            master.grad = part.view_as(master)
         self.model.to(self.dtype)
         self.optimiser = torch.optim.AdamW(
-            self.masters, lr=PEAK, betas=(0.9, 0.98), weight_decay=0.05, fused=device == "cuda"
+            self.masters, lr=PEAK, betas=(0.9, 0.98), weight_decay=0.05, fused=device != "cpu"
         )
         for name, master in zip(self.names, self.masters, strict=True):
             if name in moments:
@@ -105,6 +110,9 @@ class State:
         torch._foreach_copy_([master.grad for master in self.masters], [value.grad for value in values])
         for value in values:
             value.grad = None
+        if dist.is_initialized():
+            dist.all_reduce(self._gradients)
+            self._gradients /= dist.get_world_size()
         torch.nn.utils.clip_grad_norm_(self.masters, 1.0)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
@@ -143,16 +151,20 @@ def loss_of(model: Nano, batch: Batch, tokenizer: Tokenizer, dtype: torch.dtype)
 
 def train(arguments: argparse.Namespace) -> None:
     device, run = arguments.device, arguments.run
-    if device == "cuda":
+    rank, ranks = _join(device)
+    if device != "cpu":
+        device = f"cuda:{rank}"
+        torch.cuda.set_device(device)
         torch.set_float32_matmul_precision("high")
     state = State(run, device, arguments.start)
+    torch.manual_seed(state.step * ranks + rank)  # of noise: State began all ranks alike
 
     def place() -> float:
         """Where in the whole training this is, 0..1."""
         return arguments.begin + (1 - arguments.begin) * state.seconds / arguments.plan_seconds
 
     run.mkdir(parents=True, exist_ok=True)
-    tokenizer_file = run / "tokenizer.json"
+    tokenizer_file = run / f"tokenizer-{rank}.json"
     tokenizer_file.write_text(tokens.tokenizer_json(), encoding="utf-8")
     tokenizer = Tokenizer.open(tokenizer_file)
     words, _ = split_words(arguments.assets / "words.txt")
@@ -175,63 +187,89 @@ def train(arguments: argparse.Namespace) -> None:
             ready.put(error)
 
     threading.Thread(target=fetch, daemon=True).start()
-    log = (run / "log.jsonl").open("a", encoding="utf-8")
     print(
         f"{parameters(state.model) / 1e6:.2f} M parameters, {len(tokens.vocabulary())} tokens, step {state.step}",
         flush=True,
     )
 
     before, first = state.seconds, _checked(ready.get())  # drawing the first batch is not training
+    _summed(0)  # nor is waiting for that of another rank
     begun, pool, uses = time.perf_counter(), [first], [0]
     losses: dict[str, list[Tensor]] = {}
     fresh = steps = images = 0
     reported = saved = begun
-    while (elapsed := time.perf_counter() - begun) < arguments.seconds:
+    while True:
+        batch = _next(ready, pool, uses)
+        is_new = uses[-1] == 0 and batch is pool[-1]
+        # One clock for all: learning rates and the end must be the same everywhere.
+        elapsed, shown, new = _summed(0 if rank else time.perf_counter() - begun, len(batch.answers), is_new)
+        if elapsed > arguments.seconds:
+            break
         state.seconds = before + elapsed
         progress.value = place()
-        batch = _next(ready, pool, uses)
-        fresh += uses[-1] == 0 and batch is pool[-1]
         loss = loss_of(state.model, batch, tokenizer, state.dtype)
         loss.backward()
         state.update(learning_rate(state.step, progress.value))
         state.step, steps = state.step + 1, steps + 1
-        state.images, images = state.images + len(batch.answers), images + len(batch.answers)
+        state.images, images, fresh = state.images + round(shown), images + round(shown), fresh + new
+        losses.setdefault(batch.group, []).append(loss.detach())
+        if rank:
+            continue
         if time.perf_counter() - saved > SAVE_SECONDS:
             state.save()
             saved = time.perf_counter()
-        losses.setdefault(batch.task, []).append(loss.detach())
         if steps % arguments.report_steps == 0:
             now = time.perf_counter()
             line = {
                 "step": state.step,
                 "seconds": round(state.seconds, 1),
                 "images_per_second": round(images / (now - reported)),
-                "new": round(fresh / arguments.report_steps, 2),
+                "new": round(fresh / arguments.report_steps / ranks, 2),
                 "learning_rate": round(learning_rate(state.step, progress.value), 7),
-                "loss": {task: round(torch.stack(values).mean().item(), 4) for task, values in sorted(losses.items())},
+                "loss": {group: round(torch.stack(each).mean().item(), 4) for group, each in sorted(losses.items())},
             }
             losses, images, fresh, reported = {}, 0, 0, time.perf_counter()
-            print(json.dumps(line), flush=True)
-            log.write(json.dumps(line) + "\n")
-            log.flush()
-    state.seconds = before + time.perf_counter() - begun
-    state.save()
-    if arguments.check:
+            _note(run, line)
+    if rank == 0:
+        state.save()
+    if rank == 0 and arguments.check:
         line = {
             "step": state.step,
             "seconds": round(state.seconds, 1),
             **check(state.model, arguments.assets, tokenizer, device),
         }
-        print(json.dumps(line, ensure_ascii=False), flush=True)
-        log.write(json.dumps(line, ensure_ascii=False) + "\n")
-    log.close()
+        _note(run, line)
     print(f"{state.step} steps, {state.images} images, {state.seconds:.0f} s", flush=True)
     os._exit(0)  # the workers draw for ever
 
 
+def _join(device: str) -> tuple[int, int]:
+    """This process's number and how many there are; several when torchrun started them, one for each GPU of a host."""
+    if "WORLD_SIZE" not in os.environ:
+        return 0, 1
+    dist.init_process_group("gloo" if device == "cpu" else "cpu:gloo,cuda:nccl")
+    return dist.get_rank(), dist.get_world_size()
+
+
+def _summed(*values: float) -> list[float]:
+    """Values summed over all ranks; the call ends when all have come to it."""
+    together = torch.tensor(values, dtype=torch.float64)
+    if dist.is_initialized():
+        dist.all_reduce(together)
+    return together.tolist()
+
+
+def _note(run: Path, line: dict[str, Any]) -> None:
+    text = json.dumps(line, ensure_ascii=False)
+    print(text, flush=True)
+    with (run / "log.jsonl").open("a", encoding="utf-8") as log:
+        log.write(text + "\n")
+
+
 def _copied(loader: DataLoader[Batch], device: str) -> Iterator[Batch]:
     """Batches on the GPU, by a stream of its own: else every copy would wait for the steps that are under way."""
-    side, training = torch.cuda.Stream(), torch.cuda.default_stream()
+    torch.cuda.set_device(device)  # of this thread
+    side, training = torch.cuda.Stream(device), torch.cuda.default_stream(device)
     for batch in loader:
         with torch.cuda.stream(side):
             copied = batch.to(device)
@@ -256,10 +294,7 @@ def _next(ready: queue.Queue[Batch | BaseException], pool: list[Batch], uses: li
         if fit:
             place = random.choice(fit)
             uses[place] += 1
-            old = pool[place]
-            return Batch(
-                old.task, old.grid, old.ink, old.stamp, old.looks.roll(random.randrange(len(old.looks)), 0), old.answers
-            )
+            return repainted(pool[place])
         batch = _checked(ready.get())
     pool.append(batch)
     uses.append(0)
@@ -282,7 +317,7 @@ def check(
         truths = [[token for token in row if token >= 0][:-1] for row in batch.answers.tolist()]
         found = greedy(model, patches, batch.grid, batch.task, tokenizer, batch.answers.shape[1] + 8)
         for truth, said in zip(truths, found, strict=True):
-            counts = wrong.setdefault(batch.task, [0, 0, 0, 0])
+            counts = wrong.setdefault(batch.group, [0, 0, 0, 0])
             for place, value in enumerate((_distance(said, truth), len(truth), said == truth, 1)):
                 counts[place] += value
             if said != truth and len(missed) < 16:
@@ -313,7 +348,8 @@ def main() -> None:
     parser.add_argument("--start", type=Path, help="folder whose weights a new training begins with")
     parser.add_argument("--begin", type=float, default=0.0, help="where in the curriculum it begins, 0..1")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    share = (os.cpu_count() or 2) // int(os.environ.get("WORLD_SIZE", "1"))
+    parser.add_argument("--workers", type=int, default=max(1, share - 1), help="processes that draw, for each GPU")
     parser.add_argument("--patches", type=int, default=PATCHES, help="of a batch; less on a CPU")
     parser.add_argument("--report-steps", type=int, default=REPORT_STEPS)
     parser.add_argument("--no-check", dest="check", action="store_false", help="no error rates at the end")

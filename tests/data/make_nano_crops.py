@@ -21,7 +21,7 @@ from crops import paint  # noqa: E402
 from evaluate import evaluation_crops  # noqa: E402
 
 SEED = 7  # neither that of training nor of the published scores
-EACH = {"line": 24, "table": 12, "formula": 12, "seal": 8, "spotting": 8, "stamped": 8}
+EACH = {"line": 24, "paragraph": 8, "table": 12, "formula": 12, "seal": 8, "spotting": 8, "stamped": 8}
 
 
 def main() -> None:

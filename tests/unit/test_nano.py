@@ -32,9 +32,18 @@ from docvino.specs.nano import FOLDER
 from docvino.text.answers import interpret
 from vlm_models import DATA
 
-# Most wrong characters in percent, by group of crops. Measured at fp32: see recipes/nano/README.md for larger sets.
-LIMITS = {"line": 1.5, "table": 5.0, "formula": 9.0, "seal": 30.0, "spotting": 30.0, "stamped": 45.0}
-HALFTONE_LIMIT = 6.0
+# Most wrong characters in percent, by group of crops. Measured at fp32: 0.25, 9.0 (one of eight crops loses its lines),
+# 0.25, 2.4, 6.7, 7.4, 10.6, halftones 0. The model's card has larger sets.
+LIMITS = {
+    "line": 0.6,
+    "paragraph": 12.0,
+    "table": 0.8,
+    "formula": 4.0,
+    "seal": 12.0,
+    "spotting": 10.0,
+    "stamped": 14.0,
+    "halftone": 2.0,
+}
 SHORT = ("Every region keeps its place on", "the page and a score of its own", "between 0 and 1.")
 LONG = ("Lines are read in small batches of", "like width, several at a time. Each", "line has a confidence of its own")
 OPTIONS = ParseOptions(max_new_tokens=300)
@@ -113,7 +122,7 @@ def wrong(shown: Sequence[Drawn], said: Sequence[str], *groups: str) -> float:
     return 100 * errors / letters
 
 
-@pytest.mark.parametrize("group", LIMITS)
+@pytest.mark.parametrize("group", [group for group in LIMITS if group != "halftone"])
 def test_what_was_drawn_is_read(texts: Callable[[WeightPrecision], tuple[str, ...]], group: str) -> None:
     assert wrong(drawn(), texts("fp32"), group) <= LIMITS[group]
 
@@ -155,7 +164,7 @@ def test_places_of_spotted_lines_are_where_they_were_drawn(
 
 
 def test_halftones_are_read(opened: Open) -> None:
-    assert wrong(halftone(), said_by(opened("fp32"), halftone()), "halftone") <= HALFTONE_LIMIT
+    assert wrong(halftone(), said_by(opened("fp32"), halftone()), "halftone") <= LIMITS["halftone"]
 
 
 # Mistakes, made on purpose
@@ -175,6 +184,10 @@ def rows_for_columns(head: int, grid: vlm.Grid, tail: int, *, positions: Any = v
     return found[[0, 2, 1]], following
 
 
+def columns_for_rows(grid: vlm.Grid, *, places: Any = vlm.places) -> Any:
+    return places(grid)[::-1]
+
+
 def raster(values: NDArray[Any], grid: vlm.Grid) -> NDArray[np.int64]:  # noqa: ARG001 the place of the right one
     return values.reshape(-1).astype(np.int64)
 
@@ -183,24 +196,34 @@ def raster(values: NDArray[Any], grid: vlm.Grid) -> NDArray[np.int64]:  # noqa: 
     ("room", "name", "mistake", "group"),
     [
         (vlm, "cut", blue_for_red, "seal"),
+        (vlm, "cut", blue_for_red, "stamped"),
         (vlm, "resize", nearest, "halftone"),
         (prompt, "prompt_positions", rows_for_columns, "line"),
+        (prompt, "prompt_positions", rows_for_columns, "table"),
+        (vlm, "places", columns_for_rows, "line"),
         (vlm, "_by_blocks", raster, "line"),
     ],
-    ids=["BGR for RGB", "nearest for bicubic", "height for width in positions", "raster order in positions of patches"],
+    ids=[
+        "BGR for RGB, seals",
+        "BGR for RGB, under stamps",
+        "nearest for bicubic",
+        "height for width in the prompt's positions, lines",
+        "height for width in the prompt's positions, tables",
+        "height for width in positions of patches",
+        "raster order in positions of patches",
+    ],
 )
 def test_a_mistake_is_seen(
     opened: Open, monkeypatch: pytest.MonkeyPatch, room: Any, name: str, mistake: Any, group: str
 ) -> None:
     shown = halftone() if group == "halftone" else [one for one in drawn() if one.group == group]
-    limit = HALFTONE_LIMIT if group == "halftone" else LIMITS[group]
     reader = opened("fp32")
     tables = (vlm.position_taps, vlm.vision_rotary)
     monkeypatch.setattr(room, name, mistake)
     for table in tables:
         table.cache_clear()
     try:
-        assert wrong(shown, said_by(reader, shown), group) > limit
+        assert wrong(shown, said_by(reader, shown), group) > LIMITS[group]
     finally:
         monkeypatch.undo()
         for table in tables:
