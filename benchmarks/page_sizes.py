@@ -2,8 +2,8 @@
 
     python benchmarks/page_sizes.py --data-dir DIR [--pages 60] [--steps 1,1 160,160 ...]
 
-DIR holds the converted models of `pp-ocr`. Each pair of steps (of pages, of lines, in px; see `profiles.ShapeSteps`) runs
-in a process of its own over the same drawn pages. Prints resident memory along the way, time, the number of sizes
+DIR holds the converted models of `pp-ocr`. Each pair of steps (of pages, of lines, in px; see `profiles.ShapeSteps`) is
+run in a process of its own over the same drawn pages. Prints resident memory along the way, time, the number of sizes
 that each network saw, and how many characters differ from those read with the first pair.
 """
 
