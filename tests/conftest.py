@@ -28,6 +28,18 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are not wrapped and not coloured, wherever the tests run."""
+    from docvino import cli_common
+
+    for console in (cli_common.stdout, cli_common.stderr):
+        monkeypatch.setattr(console, "width", 400)
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setenv("TERMINAL_WIDTH", "400")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FakeCore]]:
     """Makes this machine one with these devices beside its CPU."""
     import openvino as ov

@@ -14,26 +14,18 @@ import pytest
 from PIL import Image
 
 import docvino
-from docvino import cli, cli_common
+from docvino import cli
 from docvino.settings import RuntimeConfig
 from protobuf import message
 from toolchains import pretend
+
+pytestmark = pytest.mark.usefixtures("wide")
 
 
 class Said(NamedTuple):
     code: int
     out: str
     err: str
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines are not wrapped and not coloured, wherever the tests run."""
-    for console in (cli_common.stdout, cli_common.stderr):
-        monkeypatch.setattr(console, "width", 400)
-    monkeypatch.setenv("COLUMNS", "400")
-    monkeypatch.setenv("TERMINAL_WIDTH", "400")
-    monkeypatch.setenv("NO_COLOR", "1")
 
 
 @pytest.fixture

@@ -22,6 +22,9 @@ Machine = Callable[..., FakeCore]
 Run = Callable[..., tuple[int, str, str]]
 
 
+pytestmark = pytest.mark.usefixtures("wide")
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
@@ -30,9 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("COLUMNS", "250")
-
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def ran(*words: object) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as caught:
             cli.main([str(word) for word in words])

@@ -216,7 +216,7 @@ def test_the_size_of_a_page_image_is_that_of_its_pixels() -> None:
 
 def test_provenance_holds_every_option_but_the_password() -> None:
     nothing = cast(Any, None)
-    parser = Parser(RuntimeConfig(), Stages(nothing, nothing, nothing, ("ocr",), nothing, nothing, ()))
+    parser = Parser(RuntimeConfig(), Stages(nothing, nothing, nothing, ("ocr",), nothing, nothing, (), nothing))
     provenance = parser.provenance(ParseOptions(password="hunter2", pages="1-3"))
     assert provenance.options.keys() == ParseOptions.model_fields.keys() - {"password"}
     assert provenance.options["pages"] == "1-3"

@@ -101,6 +101,7 @@ def read(tmp_path: Path) -> Any:
             cut=cut_regions,
             assemble=lambda reading: element_blocks(*reading.parts),
             models=(),
+            warm=lambda: 0,
             choose=doclayout.choose,
         )
         wish = ParseOptions(dpi=72, restructure_pages=True, **options)

@@ -129,8 +129,10 @@ def east_asian(document: Document) -> str | None:
 
     It decides which typeface, and which form of a character, they are shown in.
     """
-    text = "".join(block.content for page in document.pages for block in page.blocks)
-    counts = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
+    counts = dict.fromkeys(_SCRIPTS, 0)
+    for block in (block for page in document.pages for block in page.blocks):  # a long document is never one text
+        for name, script in _SCRIPTS.items():
+            counts[name] += len(script.findall(block.content))
     if counts["ja"] >= 0.05 * max(1, counts["zh"] + counts["ja"]):
         return "ja"
     found = max(("ko", "zh"), key=lambda name: counts[name])
