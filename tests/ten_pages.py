@@ -20,6 +20,7 @@ from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
 import draw
+from docvino.codec import doclayout
 from docvino.document import Answer, Box, Cell, Crop, PageImage, Region
 from docvino.runtime.stages import Clock, LayoutStage
 from docvino.settings import ParseOptions
@@ -518,7 +519,7 @@ class Knowing:
         scale = page.width_px / drawn.width
         self._areas = {(area.label, cast(Box, tuple(side * scale for side in area.box))): area for area in drawn.areas}
         found = self._layout.detect(page, options)
-        self._found = found
+        self._found = doclayout.choose(found)  # crops are of these
         return found
 
     def read(self, crops: Sequence[Crop], _options: ParseOptions, _clock: Clock) -> list[Answer]:

@@ -95,7 +95,6 @@ def test_fetch_offline_names_what_is_lacking(hub: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
-        (("verify", "paddleocr-vl-1.5"), "paddleocr-vl-1.5 is not converted at this precision"),
         (("models", "export", "paddleocr-vl-v1", "-o", "x.tar"), "paddleocr-vl-v1 is not converted at this precision"),
         (("fetch", "pp-ocr", "--from", "huggingface"), "--from and --revision are for models of hubs"),
         (("fetch", "pp-ocr", "--revision", "main"), "--from and --revision are for models of hubs"),
@@ -108,6 +107,13 @@ def test_what_does_not_fit_is_refused_as_usage(hub: Command, words: tuple[str, .
     assert done.returncode == 2
     assert cause in done.stderr
     assert len(done.stderr.splitlines()) == 2
+
+
+def test_a_preset_that_was_not_converted_is_not_verified(hub: Command) -> None:
+    done = hub("verify", "paddleocr-vl-1.5")
+    assert done.returncode == 4
+    assert "paddleocr-vl-1.5 is not converted at fp32" in done.stderr
+    assert "docvino fetch paddleocr-vl-1.5 && docvino convert paddleocr-vl-1.5 --precision fp32" in done.stderr
 
 
 def test_what_was_not_fetched_cannot_be_converted(hub: Command) -> None:
