@@ -248,7 +248,7 @@ def verify(
     if bring_up:
         _bring_up(name, runtime, out or Path("docvino-bring-up"), as_json=as_json)
         return
-    _refuse({"--out": out}, "the report of --bring-up", "leave it out")
+    _refuse({"--out": out}, "the report of --bring-up", "add --bring-up, or leave it out")
     from docvino.bundle import bundle_folder, is_vlm_bundle, open_vlm_bundle
     from docvino.specs import VLM_PRESETS
     from docvino.verify import raise_failures, verify_model, verify_vlm

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from docvino import cli
-from docvino.bringup import Report, as_markdown, bring_up, write_report
-from docvino.bundle import bundle_folder
+from docvino.bringup import Report, as_markdown, asking, bring_up, write_report
+from docvino.bundle import bundle_folder, open_vlm_bundle
 from docvino.convert.vlm import convert_vlm
 from docvino.decoder import paged
 from docvino.decoder.contract import Rotary
@@ -38,38 +40,43 @@ def runtime(data: Path, tmp_path: Path) -> RuntimeConfig:
     return RuntimeConfig(device="CPU", data_dir=data, cache_dir=tmp_path / "cache")
 
 
+@pytest.fixture(scope="module")
+def on_cpu(data: Path) -> tuple[Report, list[str]]:
+    """The whole of it, and what it said on the way."""
+    said: list[str] = []
+    runtime = RuntimeConfig(device="CPU", data_dir=data, cache_dir=data / "cache")
+    found = bring_up("tiny", runtime, steps=CALLS, say=said.append)
+    assert not runtime.cache_dir.exists()
+    return found, said
+
+
 def failures(found: Report) -> dict[str, str]:
     return {step.name: step.problem or "" for step in found.failed}
 
 
-def on_gpu(runtime: RuntimeConfig) -> Report:
-    return bring_up("tiny", runtime.model_copy(update={"device": "GPU"}), steps=CALLS)
+def asked(step: str, runtime: RuntimeConfig, scratch: Path) -> Report:
+    """One step of a bring-up."""
+    bundles = {"fp32": open_vlm_bundle(bundle_folder(runtime.data_dir, "tiny", "fp32"))}
+    one = asking._Asking("tiny", runtime, bundles, scratch, CALLS, lambda _: None)  # type: ignore[arg-type]
+    getattr(one, step)()
+    return one.report
 
 
-BLOCKS = {"blocks of keys and values": "32 tokens each"}  # a fake card's blocks are the CPU's
-
-
-def test_on_the_cpu_every_step_passes(runtime: RuntimeConfig, data: Path) -> None:
-    convert_vlm(TINY, bundle_folder(data, "tiny", "int8"), "int8")
-    said: list[str] = []
-    found = bring_up("tiny", runtime, steps=CALLS, say=said.append)
+def test_on_the_cpu_every_step_passes(on_cpu: tuple[Report, list[str]]) -> None:
+    found, said = on_cpu
     assert failures(found) == {}
-    names = [step.name for step in found.steps]
-    assert names == said
-    assert names == [
+    assert [step.name for step in found.steps] == said
+    assert said == [
         "device",
         "blocks of keys and values",
-        *(
-            f"decoder, {weights} weights, {kept} keys and values"
-            for weights in ("fp32", "int8")
-            for kept in ("f16", "u8")
-        ),
-        *(f"{what}, {weights} weights" for weights in ("fp32", "int8") for what in ("vision", "new sizes")),
+        *(f"decoder, fp32 weights, {kept} keys and values" for kept in ("f16", "u8")),
+        "vision, fp32 weights",
+        "new sizes, fp32 weights",
         "reading",
         "second start",
         "memory",
     ]
-    assert (found.active, found.precisions) == ("paged, keys and values u8, on CPU in f32", ("fp32", "int8"))
+    assert (found.active, found.precisions) == ("paged, keys and values u8, on CPU in f32", ("fp32",))
     steps = {step.name: step.found for step in found.steps}
     decoder = steps["decoder, fp32 weights, f16 keys and values"]
     assert decoder["stored as"] == "f16"
@@ -78,13 +85,12 @@ def test_on_the_cpu_every_step_passes(runtime: RuntimeConfig, data: Path) -> Non
     assert decoder["likeliest tokens"].endswith(" as on the CPU")
     assert steps["second start"]["second"].endswith("3 of 3 from the cache")
     assert steps["device"]["properties"]["FULL_DEVICE_NAME"]
-    assert not runtime.cache_dir.exists()
 
 
 def test_the_report_is_written_for_programs_and_for_people_and_holds_no_paths(
-    runtime: RuntimeConfig, tmp_path: Path, data: Path
+    on_cpu: tuple[Report, list[str]], tmp_path: Path, data: Path
 ) -> None:
-    found = bring_up("tiny", runtime, steps=CALLS)
+    found, _ = on_cpu
     files = write_report(found, tmp_path / "new" / "report")
     assert [file.name for file in files] == ["report.json", "report.md"]
     read = json.loads(files[0].read_text(encoding="utf-8"))
@@ -92,51 +98,61 @@ def test_the_report_is_written_for_programs_and_for_people_and_holds_no_paths(
     text = files[1].read_text(encoding="utf-8")
     assert text.startswith("# Bring-up of tiny on ")
     assert text.count("| ok |") == len(found.steps)
-    for secret in (str(tmp_path), str(data), str(Path.home())):
+    for secret in (str(tmp_path), str(data), str(Path.home()), tempfile.gettempdir()):
         assert secret not in text + files[0].read_text(encoding="utf-8")
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ConfigError, match="cannot write"):
         write_report(found, tmp_path / "file" / "report")
 
 
-def test_numbers_that_are_not_finite_fail_their_step_and_no_other(machine: Machine, runtime: RuntimeConfig) -> None:
-    machine(a770(spoil=lambda title, _: not_numbers if title == "vision" else None))
-    found = on_gpu(runtime)
-    assert failures(found).keys() == BLOCKS.keys() | {
+def test_a_fault_fails_its_steps_and_the_others_are_still_asked(machine: Machine, runtime: RuntimeConfig) -> None:
+    card = a770(spoil=lambda title, _: not_numbers if title == "vision" else None)
+    del card.says["GPU_DRIVER_VERSION"]
+    machine(card)
+    found = bring_up("tiny", runtime.model_copy(update={"device": "GPU"}), steps=CALLS)
+    problems = failures(found)
+    assert problems.keys() == {
+        "device",
+        # A made-up card has the blocks of the CPU behind it, which reads no paged decoder back.
+        "blocks of keys and values",
+        "second start of the paged decoder",
         "vision, fp32 weights",
         "new sizes, fp32 weights",
         "reading",
         "second start",
     }
-    assert "not finite" in failures(found)["vision, fp32 weights"]
-    assert len(found.steps) == 9
+    assert len(found.steps) == 10
+    assert "its driver has no version" in problems["device"]
+    assert problems["blocks of keys and values"] == "32 tokens each"
+    assert "not finite" in problems["vision, fp32 weights"]
+    assert "not finite" in problems["reading"]
+    assert found.active == "paged, keys and values f16, on GPU in f16"
     assert "**FAIL** | vision, fp32 weights" in as_markdown(found)
 
 
-def test_a_card_that_cannot_page_shows_what_is_used_instead(machine: Machine, runtime: RuntimeConfig) -> None:
+def test_a_card_that_cannot_page_shows_what_is_used_instead(
+    machine: Machine, runtime: RuntimeConfig, tmp_path: Path
+) -> None:
     machine(a770(refuses=lambda title, _: "no such kernel" if title == "decoder paged" else None))
-    found = on_gpu(runtime)
+    found = asked("reading", runtime.model_copy(update={"device": "GPU"}), tmp_path)
     assert found.active == "stateful, keys and values f16, on GPU in f16"
-    assert "no such kernel" in failures(found)["decoder, fp32 weights, f16 keys and values"]
     assert "no such kernel" in failures(found)["reading"]
-    assert "vision, fp32 weights" not in failures(found)
+    found = asked("decoders", runtime.model_copy(update={"device": "GPU"}), tmp_path)
+    assert all("no such kernel" in problem for problem in failures(found).values())
+    assert len(found.failed) == 2
 
 
-def test_memory_that_grows_on_the_card_is_seen(machine: Machine, runtime: RuntimeConfig) -> None:
-    card = a770()
-    real = FakeCore.get_property
-    mib = iter(range(100, 10_000, 40))
+def test_memory_that_grows_on_the_card_is_seen(machine: Machine, runtime: RuntimeConfig, tmp_path: Path) -> None:
+    core, mib = machine(a770()), iter(range(100, 10_000, 40))
 
-    def growing(core: FakeCore, name: str, key: str) -> Any:
-        return {"usm_device": next(mib) * 2**20} if key == "GPU_MEMORY_STATISTICS" else real(core, name, key)
+    def growing(name: str, key: str) -> Any:
+        statistics = key == "GPU_MEMORY_STATISTICS"
+        return {"usm_device": next(mib) * 2**20} if statistics else FakeCore.get_property(core, name, key)
 
-    core = machine(card)
-    core.get_property = lambda name, key: growing(core, name, key)  # type: ignore[method-assign]
-    found = on_gpu(runtime)
-    (memory,) = (step.found["device, MiB"] for step in found.steps if step.name == "memory")
-    readings = [int(value) for value in memory.split(", ")]
-    grown = max(readings[1:]) / readings[0] - 1
-    assert failures(found)["memory"].endswith(f"memory of the device grew by {grown:.1%}")
+    core.get_property = growing  # type: ignore[method-assign]
+    found = asked("memory", runtime.model_copy(update={"device": "GPU"}), tmp_path)
+    assert found.steps[0].found["device, MiB"] == "100, 140, 180, 220, 260"
+    assert "memory of the device grew by 160.0%" in failures(found)["memory"]
 
 
 def rounded_angles(rotary: Rotary) -> Rotary:
@@ -149,30 +165,22 @@ def rounded_angles(rotary: Rotary) -> Rotary:
 
 
 def test_angles_lost_at_high_positions_are_seen_and_only_there(
-    runtime: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
+    runtime: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = paged.needed_rotary
     monkeypatch.setattr(
         paged, "needed_rotary", lambda inputs, rotary, name: rounded_angles(right(inputs, rotary, name))
     )
-    found = bring_up("tiny", runtime, steps=CALLS)
-    for problem in failures(found).values():
-        assert problem.startswith("positions from 3000: ")
-    assert len(failures(found)) == 2
+    found = asked("decoders", runtime, tmp_path)
+    assert [problem.split(":")[0] for problem in failures(found).values()] == ["positions from 3000"] * 2
 
 
-def test_blocks_that_are_not_copied_are_seen(runtime: RuntimeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_that_are_not_copied_are_seen(
+    runtime: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(paged._HostBlocks, "copy", lambda *_: None)
-    found = bring_up("tiny", runtime, steps=CALLS)
-    assert all(problem.startswith("a copied beginning: ") for problem in failures(found).values())
-    assert len(failures(found)) == 2
-
-
-def test_a_driver_without_a_version_is_said(machine: Machine, runtime: RuntimeConfig) -> None:
-    card = a770()
-    del card.says["GPU_DRIVER_VERSION"]
-    machine(card)
-    assert "no version" in failures(on_gpu(runtime))["device"]
+    found = asked("decoders", runtime, tmp_path)
+    assert [problem.split(":")[0] for problem in failures(found).values()] == ["a copied beginning"] * 2
 
 
 def test_a_model_that_is_none_is_refused(runtime: RuntimeConfig) -> None:
@@ -184,21 +192,28 @@ def test_a_model_that_is_none_is_refused(runtime: RuntimeConfig) -> None:
     assert "docvino fetch paddleocr-vl-1.6" in caught.value.fix
 
 
+@pytest.mark.parametrize("fails", [False, True])
 def test_the_command_writes_the_report_and_its_exit_code_tells(
-    machine: Machine, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    on_cpu: tuple[Report, list[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    fails: bool,
 ) -> None:
-    monkeypatch.setattr("docvino.bringup.asking.STEPS", CALLS)
-    machine(a770(spoil=lambda title, _: not_numbers if title == "vision" else None))
-    words = ["verify", "tiny", "--bring-up", "--data-dir", str(data), "-o", str(tmp_path / "report")]
-    for device, code in (("CPU", 0), ("GPU", VerifyError.exit_code)):
-        with pytest.raises(SystemExit) as caught:
-            cli.main([*words, "--device", device])
-        out, err = capsys.readouterr()
-        assert caught.value.code == code
-        assert out.startswith("# Bring-up of tiny on ")
-        assert "report.json" in err
-    assert "steps failed on GPU: blocks of keys and values, vision, fp32 weights" in err
-    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["device"]["name"] == "GPU"
+    found = replace(on_cpu[0], steps=[replace(step, status="fail" if fails else "ok") for step in on_cpu[0].steps])
+    monkeypatch.setattr("docvino.bringup.bring_up", lambda *_, **__: found)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["verify", "tiny", "--bring-up", "--device", "CPU", "-o", str(tmp_path / "report")])
+    out, err = capsys.readouterr()
+    assert caught.value.code == (VerifyError.exit_code if fails else 0)
+    assert out.startswith("# Bring-up of tiny on ")
+    assert "report.json" in err
+    assert ("9 of 9 steps failed on CPU: device, blocks" in err) == fails
+    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["model"] == "tiny"
+
+
+def test_a_report_is_for_a_bring_up_only(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["verify", "tiny", "--data-dir", str(data), "-o", "report"])
     assert caught.value.code == ConfigError.exit_code
+    assert "--out: only for the report of --bring-up" in capsys.readouterr().err

@@ -55,6 +55,10 @@ _GROWTH_MIB = 32  # below this it is nothing but the allocator's
 _NEW_SIZE = 3.0  # times its second run that the first run of a size may take. Source: row P-033
 _NEW_SIZE_S = 1.0  # below this nobody waits
 _READINGS = 10  # of one crop, which must give one text. Source: row P-015
+# Rounding is the same in every case of a decoder. A case that is further off than so many times their median, and this
+# much, has another fault: positions above 3,000 with angles in 16 bits gave 0.026 where the others had 0.0001 to 0.004.
+_ALIKE = 4.0
+_ALIKE_LEAST = 0.002
 # Tokens of a block. Source: openvino 2026.4: CPU 32, GPU 16 (256 with sparse attention, which docvino leaves off).
 _BLOCK_TOKENS = {"CPU": 32, "GPU": 16}
 _PRIVATE = frozenset({"CACHE_DIR", "CONFIG_FILE", "WEIGHTS_PATH", "DEVICE_UUID", "DEVICE_LUID"})
@@ -193,7 +197,7 @@ class _Asking:
     def _decoder(self, precision: WeightPrecision, bundle: VlmBundle, kept: KvPrecision) -> None:
         limit = TOLERANCE_EXACT if self._execution == kept == "f32" else TOLERANCE_ROUNDED
         name = f"decoder, {precision} weights, {kept} keys and values"
-        with self._step(name, f"logits at most {limit:g} deviations from the CPU's") as answer:
+        with self._step(name, f"logits at most {limit:g} deviations from the CPU's, in all cases alike") as answer:
             vocabulary, embed = bundle.facts.text.vocabulary, self._embed(bundle)
             plain = StatefulDecoder(
                 bundle.part("decoder"), "decoder", self._cpu, KvSettings(_KV_MIB, "f32"), _rotary(bundle)
@@ -203,15 +207,18 @@ class _Asking:
             decoder = self._paged(bundle, kept)
             answer.found["stored as"] = decoder.kv_type
             equal = total = 0
+            distances: dict[str, float] = {}
             for case in CASES:
                 wanted, found = expected[case.name], paged(decoder, case, embed, vocabulary)
-                answer.found[case.name] = far = distance(wanted, found)
+                distances[case.name] = distance(wanted, found)
                 equal += int((wanted.argmax(1) == found.argmax(1)).sum())
                 total += len(wanted)
-                if not far <= limit:  # a NaN must not pass
-                    answer.fail(f"{case.name}: {far:.2g}")
-            answer.found["likeliest tokens"] = f"{equal} of {total} as on the CPU"
             decoder.close()
+            answer.found |= {**distances, "likeliest tokens": f"{equal} of {total} as on the CPU"}
+            alike = _ALIKE * statistics.median(distances.values()) + _ALIKE_LEAST
+            for name, far in distances.items():
+                if not far <= min(limit, alike):  # a NaN must not pass
+                    answer.fail(f"{name}: {far:.2g}")
 
     def visions(self) -> None:
         for precision, bundle in self._bundles.items():
