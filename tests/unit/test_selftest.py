@@ -234,6 +234,7 @@ def test_the_memory_of_what_failed_is_free_for_what_comes_next(
     from docvino.device import find_device
     from docvino.device.memory import Promise
 
+    gc.collect()  # models of other tests hold their promises until then
     machine(a770(spoil=wrong("vision", shuffled, "any")))
     with Parser.open(runtime.model_copy(update={"allow_fallback": True})) as parser:
         held = Promise.on(find_device("GPU"))
