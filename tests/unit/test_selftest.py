@@ -5,6 +5,7 @@ On cards that this machine does not have: their numbers are a CPU's, made wrong 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
