@@ -19,36 +19,15 @@ from docvino.specs.model import ModelSpec, RecognitionFacts
 
 WIDTHS = 30
 BATCHES = (1, 2, 4, 8)
-_WORDS = [
-    "The",
-    "archive",
-    "has",
-    "1,284",
-    "numbered",
-    "boxes;",
-    "each",
-    "enters",
-    "the",
-    "reading",
-    "room",
-    "once",
-    "a",
-    "day",
-    "and",
-    "leaves",
-    "it",
-    "on",
-    "paper",
-    "7",
-]
+_TEXT = "The archive has 1,284 numbered boxes; each enters the reading room once a day and leaves it on paper 7"
 
 
 def draw(count: int = WIDTHS) -> list[NDArray[np.uint8]]:
     """Lines of black print, each longer than the one before, uint8 (48, W, 3)."""
-    font = ImageFont.load_default(30)
+    font, words = ImageFont.load_default(30), _TEXT.split()
     lines = []
     for number in range(count):
-        text = " ".join(_WORDS[place % len(_WORDS)] for place in range(number, number + 1 + number // 2))
+        text = " ".join(words[place % len(words)] for place in range(number, number + 1 + number // 2))
         picture = Image.new("RGB", (round(font.getlength(text)) + 24 + 3 * number, 48), "white")
         ImageDraw.Draw(picture).text((12, 6), text, font=font, fill="black")
         lines.append(np.asarray(picture))
