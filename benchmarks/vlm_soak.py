@@ -1,14 +1,15 @@
 """Memory of a PaddleOCR-VL reader over many crops of many sizes.
 
-    python benchmarks/vlm_soak.py BUNDLE [--crops 1000] [--new-tokens 24]
+    python benchmarks/vlm_soak.py BUNDLE [--crops 1000] [--new-tokens 24] [--patch-step 256]
 
-BUNDLE is a converted model (`docvino convert`). Prints the resident memory every 50 crops, and how much it grew after
-the first 200.
+BUNDLE is a converted model (`docvino convert`). Prints the resident memory every 50 crops, how much it grew after the
+first 200, and how many sizes the vision graph saw. `--patch-step` rounds those up, as profiles of GPUs do.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import random
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from docvino.bundle import open_vlm_bundle
+from docvino.device import Model, ShapeSteps, devices, profiles
 from docvino.document import Crop
 from docvino.runtime.stages import Clock
 from docvino.runtime.vlm import VlmReader
@@ -43,9 +45,22 @@ def main() -> None:
     parser.add_argument("--crops", type=int, default=1000)
     parser.add_argument("--new-tokens", type=int, default=24)
     parser.add_argument("--most-px", type=int, default=400, help="largest side of a crop")
+    parser.add_argument("--patch-step", type=int, default=1)
     args = parser.parse_args()
+    chosen, run = devices.cpu_profile, Model.run
+    patches = set()
+
+    def stepped(*facts: object) -> profiles.Profile:
+        return dataclasses.replace(chosen(*facts), steps=ShapeSteps(patches=args.patch_step))
+
+    def counted(model: Model, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if "pixel_values" in inputs:
+            patches.add(inputs["pixel_values"].shape[1])
+        return run(model, inputs)
+
+    devices.cpu_profile, Model.run = stepped, counted
     bundle = open_vlm_bundle(args.bundle)
-    runtime = RuntimeConfig(precision=bundle.manifest.precision, model_cache=False)
+    runtime = RuntimeConfig(device="CPU", precision=bundle.manifest.precision, model_cache=False)
     reader = VlmReader.open(bundle, runtime)[0]
     dice = random.Random(0)
     sizes = set()
@@ -68,7 +83,8 @@ def main() -> None:
                 f"{done + BATCH:6d} crops {tokens:7d} tokens {after[done + BATCH]:8.1f} MiB {spent:7.0f} s", flush=True
             )
     growth = max(mib for count, mib in after.items() if count > 200) / after[200] - 1
-    print(f"{len(sizes)} sizes; from 200 to {args.crops} crops memory grew by {growth:.2%} at most")
+    print(f"{len(sizes)} sizes of crops, {len(patches)} of the vision graph, {time.process_time():.0f} s of processors")
+    print(f"from 200 to {args.crops} crops memory grew by {growth:.2%} at most")
 
 
 if __name__ == "__main__":

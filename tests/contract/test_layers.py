@@ -65,8 +65,8 @@ OWNERS = {
     "openvino": {"device", "convert", "decoder", "machine"},
     "pypdfium2": {"inputs"},
     # codec resizes with Pillow what a model was trained on as Pillow resizes it; decoding stays with inputs.
-    # render draws and encodes with it.
-    "PIL": {"inputs", "demo", "codec", "render"},
+    # render draws and encodes with it; bringup draws what it reads.
+    "PIL": {"inputs", "bringup", "demo", "codec", "render"},
     "tokenizers": {"codec"},
     "cv2": {"codec", "inputs", "batch"},
     "pyclipper": {"codec"},

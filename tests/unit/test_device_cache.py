@@ -241,12 +241,28 @@ def test_a_damaged_record_makes_its_blobs_worthless(
     compile_model(graph, ONE, runtime)
     damage("a byte of the weights", blob(runtime))
     (blob(runtime).parent / "entry.json").write_text(text, encoding="utf-8")
+    os.utime(blob(runtime), ns=(1, 1))
     assert [kept.stale for kept in entries(runtime)] == ["not made by this docvino"]
     model = compile_model(graph, ONE, runtime)
     assert right(model)
     assert not model.compiled.from_cache
     assert caplog.records == []
     assert compile_model(graph, ONE, runtime).compiled.from_cache
+
+
+def test_what_another_process_is_writing_is_neither_used_nor_removed(
+    runtime: RuntimeConfig, graph: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    compile_model(graph, ONE, runtime)
+    written = blob(runtime)
+    (written.parent / "entry.json").unlink()
+    damage("cut short", written)
+    size = written.stat().st_size
+    model = compile_model(graph, ONE, runtime)
+    assert right(model)
+    assert not model.compiled.from_cache
+    assert written.stat().st_size == size
+    assert caplog.records == []
 
 
 # ---- full, read-only, in the way

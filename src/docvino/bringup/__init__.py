@@ -2,6 +2,7 @@
 
 asking.py    the steps, on whatever device they are given
 decoder.py   what a paged decoder is asked, and what a plain one answers
+lines.py     text lines of many widths
 report.py    what came of it, as JSON for programs and as Markdown for people
 """
 

@@ -22,16 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docvino import __version__
+from docvino.bringup import lines
 from docvino.bringup.decoder import CASES, paged, plainly, wander
-from docvino.bringup.report import Report, Step
-from docvino.bundle import VlmBundle, bundle_folder, is_vlm_bundle, open_vlm_bundle
+from docvino.bringup.report import Report, Status, Step
+from docvino.bundle import VlmBundle, bundle_folder, is_vlm_bundle, open_bundle, open_vlm_bundle
 from docvino.codec import vlm
 from docvino.convert.vlm import convert_vlm
 from docvino.decoder.choose import TOLERANCE_EXACT, TOLERANCE_ROUNDED, distance
 from docvino.decoder.contract import Embed, KvSettings, Rotary
 from docvino.decoder.paged import PagedDecoder
 from docvino.decoder.stateful import StatefulDecoder
-from docvino.device import DeviceInfo, Model, compile_part, open_core, openvino_version, said, target_of
+from docvino.device import DeviceInfo, Model, compile_model, compile_part, open_core, openvino_version, said, target_of
 from docvino.document import Crop
 from docvino.errors import BundleError, DocvinoError
 from docvino.golden_vlm import LIMITS
@@ -39,7 +40,7 @@ from docvino.runtime.stages import Clock
 from docvino.runtime.vlm import VlmReader
 from docvino.selftest import FORMATS
 from docvino.settings import KvPrecision, ParseOptions, RuntimeConfig, WeightPrecision
-from docvino.specs import VLM_PRESETS, how_to_get
+from docvino.specs import VLM_PRESETS, how_to_get, pp_ocr
 from docvino.verify import verify_vlm
 
 Floats = NDArray[np.float32]
@@ -76,8 +77,9 @@ def bring_up(
     """
     with tempfile.TemporaryDirectory(prefix="docvino-bring-up-") as scratch:
         asking = _Asking(name, runtime, _bundles(name, runtime, Path(scratch), say), Path(scratch), steps or STEPS, say)
-        for ask in (asking.device, asking.ports, asking.decoders, asking.visions, asking.reading, asking.starts):
+        for ask in (asking.device, asking.ports, asking.decoders, asking.visions, asking.reading, asking.lines):
             ask()
+        asking.starts()
         asking.memory()
         return asking.report
 
@@ -107,6 +109,10 @@ def _bundles(
 class _Answer:
     found: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    skipped: str | None = None
+
+    def skip(self, why: str) -> None:
+        self.skipped = why
 
     def fail(self, problem: str) -> None:
         self.problems.append(problem)
@@ -160,11 +166,12 @@ class _Asking:
             yield answer
         except DocvinoError as error:
             answer.fail(str(error))
-        problem = "; ".join(answer.problems) or None
+        problem = "; ".join(answer.problems) or answer.skipped
+        status: Status = "fail" if answer.problems else "skip" if answer.skipped else "ok"
         seconds = round(time.perf_counter() - started, 2)
-        self.report.steps.append(Step(name, "fail" if problem else "ok", wanted, answer.found, problem, seconds))
+        self.report.steps.append(Step(name, status, wanted, answer.found, problem, seconds))
         if problem:
-            self._say(f"  failed: {problem}")
+            self._say(f"  {status}: {problem}")
         gc.collect()  # the memory of what a step compiled is for the next
 
     def device(self) -> None:
@@ -279,6 +286,24 @@ class _Asking:
             answer.found["texts of one crop"] = len(texts)
             if len(texts) > 1:
                 answer.fail(f"{len(texts)} texts of one crop")
+
+    def lines(self) -> None:
+        spec = pp_ocr.RECOGNITION
+        folder = bundle_folder(self._here.data_dir, spec.name, "fp32")
+        with self._step("text lines", f"{lines.WIDTHS} widths and batches of {lines.BATCHES} as on the CPU") as answer:
+            if not folder.exists():
+                answer.skip("pp-ocr is not converted: docvino fetch pp-ocr && docvino convert pp-ocr")
+                return
+            bundle, drawn = open_bundle(folder), lines.draw()
+            wanted = lines.read(compile_model(bundle.graph, spec, self._cpu), spec, bundle, drawn, 1)
+            here = compile_model(bundle.graph, spec, self._here)
+            for batch in (*lines.BATCHES, 1):  # one by one again: what came between must not matter
+                found = lines.read(here, spec, bundle, drawn, batch)
+                other = [place for place, pair in enumerate(zip(wanted, found, strict=True)) if pair[0] != pair[1]]
+                answer.found[f"{batch} at a time"] = f"{len(drawn) - len(other)} of {len(drawn)} texts"
+                if other:
+                    first = other[0]
+                    answer.fail(f"{batch} at a time, line {first} is {found[first]!r}, not {wanted[first]!r}")
 
     def starts(self) -> None:
         with self._step("second start", "all graphs from the cache, the same numbers") as answer:

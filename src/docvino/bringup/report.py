@@ -9,13 +9,18 @@ from typing import Any, Literal
 
 from docvino.errors import ConfigError
 
-Status = Literal["ok", "fail"]
-_MARKS = {"ok": "ok", "fail": "**FAIL**"}
+Status = Literal["ok", "fail", "skip"]
+_MARKS = {"ok": "ok", "fail": "**FAIL**", "skip": "skipped"}
 
 
 @dataclass(frozen=True)
 class Step:
-    """One question and its answer. `wanted` is what passes; `found` are figures by name."""
+    """One question and its answer.
+
+    wanted    what passes
+    found     figures by name
+    problem   what failed, or why it was not asked; None when all is well
+    """
 
     name: str
     status: Status

@@ -17,6 +17,7 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 COMPILED = "compiled"
 _ENTRY = "entry.json"
 _CHUNK = 1 << 22
+_BEING_WRITTEN_S = 600.0  # a blob that nobody has recorded is left to who writes it for so long
 
 
 class Entry:
@@ -65,20 +67,22 @@ class Entry:
         return cls(folder / f"{graph.parent.name}-{graph.stem}-{device.name}-{key}", facts)
 
     def blobs(self) -> Path | None:
-        """The folder for OpenVINO, with none but sound blobs in it; None when it cannot be made."""
+        """The folder for OpenVINO, with none but sound blobs in it; None when it cannot be used now."""
         if self.path is None:
             return None
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            found = _checksums(self.path)
-            for name in sorted(found.keys() | self._record["files"].keys()):
-                wanted = self._record["files"].get(name)
-                if found.get(name) == wanted:
-                    continue
-                if wanted is not None:
-                    _warn(f"a compiled model of {self.facts['model']} was damaged or lost: it is compiled again")
+            found, known = _checksums(self.path), self._record["files"]
+            unknown = [self.path / name for name in found if name not in known]
+            if any(time.time() - path.stat().st_mtime < _BEING_WRITTEN_S for path in unknown):
+                log.debug("%s is being written by somebody else", self.path)
+                return None
+            for path in unknown:
+                path.unlink()
+            for name in [name for name, wanted in known.items() if found.get(name) != wanted]:
+                _warn(f"a compiled model of {self.facts['model']} was damaged or lost: it is compiled again")
                 (self.path / name).unlink(missing_ok=True)
-                self._record["files"].pop(name, None)
+                del known[name]
         except OSError as error:
             _warn(f"no model cache: {self.path.parent} cannot be used ({error.strerror})")
             return None
