@@ -212,8 +212,9 @@ def test_lines_of_many_widths_are_read_as_on_the_cpu_and_other_texts_are_seen(
 
     card.spoil = lambda title, _: None if title in ("vision", "embed") else garbled
     found = asked("lines", on_card, tmp_path)
-    assert failures(found)["text lines"].startswith("1 at a time, line 1 is ")
-    assert found.steps[0].found["1 at a time"] == "1 of 30 texts"
+    # Inferences are in flight together: which of them ends first is chance.
+    assert failures(found)["text lines"].startswith("1 at a time, line ")
+    assert found.steps[0].found["1 at a time"] in ("0 of 30 texts", "1 of 30 texts")
 
 
 def test_a_model_that_is_none_is_refused(runtime: RuntimeConfig) -> None:
