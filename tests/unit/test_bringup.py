@@ -188,6 +188,7 @@ def test_blocks_that_are_not_copied_are_seen(
     assert [problem.split(":")[0] for problem in failures(found).values()] == ["a copied beginning"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (LINES := bundle_folder(MODELS, RECOGNITION.name, "fp32")).exists(), reason="not converted")
 def test_lines_of_many_widths_are_read_as_on_the_cpu_and_other_texts_are_seen(
     machine: Machine, runtime: RuntimeConfig, tmp_path: Path
