@@ -346,7 +346,7 @@ def test_a_tiff_with_endless_pages_is_refused_soon() -> None:
     started = time.monotonic()
     error = refusal(data)
     assert "more than 10000 pages" in str(error)
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG"])
