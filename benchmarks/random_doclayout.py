@@ -6,7 +6,8 @@
 transformers has the network; around it come the inputs and outputs of the published file (image, im_shape,
 scale_factor; rows, counts, masks). It is written as ONNX, docvino converts that, and both read the same drawn page.
 Weights are drawn so that signals stay alive and scores differ (what transformers draws gives 300 equal queries), but
-they find nothing: regions are compared with those of PyTorch, they mean nothing.
+they find nothing: regions are compared with those of PyTorch, they mean nothing. Such a network is chaotic: PyTorch's
+own boxes change nearly all when its weights are rounded to 16 bits, so that boxes at fp16 cannot be judged by it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from docvino.codec.sample import sample_page
 from docvino.convert.ir import Conversion, convert
 from docvino.device import compile_model
 from docvino.document import PageImage, Region
+from docvino.errors import ConvertError
 from docvino.runtime.doclayout import DocLayout
 from docvino.settings import ParseOptions, RuntimeConfig, WeightPrecision
 from docvino.specs import doclayout
@@ -82,7 +84,7 @@ def living_network(page: torch.Tensor, seed: int = 20261130) -> nn.Module:
             nn.init.ones_(module.weight)
             module.momentum = None  # running numbers are then means over all passes
         elif isinstance(module, nn.Linear):
-            nn.init.xavier_normal_(module.weight, gain=1.4)
+            nn.init.xavier_normal_(module.weight, gain=0.7)
     norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
     network.eval()
     with torch.no_grad():
@@ -155,6 +157,7 @@ def main() -> None:
         output_names=["boxes", "counts", "masks"],
         dynamo=True,
         external_data=False,
+        verbose=False,
     )
     report["onnx_mb"] = onnx.stat().st_size / 1e6
     spec = spec_of(onnx)
@@ -164,13 +167,17 @@ def main() -> None:
     for precision in precisions:
         runtime = RuntimeConfig(data_dir=folder, precision=precision, model_cache=False)
         started = time.perf_counter()
-        done = convert(spec, onnx, runtime, force=True)
+        try:
+            done = convert(spec, onnx, runtime, force=True)
+        except ConvertError as error:  # a random network makes of a rounded weight another selection of queries
+            report[precision] = {"convert_s": time.perf_counter() - started, "refused": str(error)}
+            continue
         assert isinstance(done, Conversion)
         stages[precision] = DocLayout(compile_model(done.bundle.graph, spec, runtime), spec)
         report[precision] = {
             "convert_s": time.perf_counter() - started,
             "bundle_mb": done.size_bytes / 1e6,
-            "against_published_graph": done.comparison.outputs if hasattr(done.comparison, "outputs") else None,
+            "scores_against_onnx": done.comparison.max_abs_diff,
             **differences(stages[precision].detect(page, wish), theirs),
         }
     seconds: dict[str, list[float]] = {name: [] for name in (*stages, "torch")}
