@@ -111,12 +111,7 @@ def table_cells(block: Block) -> tuple[Cell, ...]:
 
 def language(document: Document) -> str:
     """The language as far as its script tells: "zh", "ja", "ko", else "und" (of Latin letters nobody can say)."""
-    letters = 0
-    counts = dict.fromkeys(_SCRIPTS, 0)
-    for block in (block for page in document.pages for block in page.blocks):  # a long document is never one text
-        letters += len(_LETTER.findall(block.content))
-        for name, script in _SCRIPTS.items():
-            counts[name] += len(script.findall(block.content))
+    letters, counts = _count(document, _LETTER), _count_scripts(document)
     # Japanese has more Chinese characters than kana, but Chinese has no kana.
     if letters and counts["ja"] >= 0.05 * letters:
         return "ja"
@@ -129,14 +124,20 @@ def east_asian(document: Document) -> str | None:
 
     It decides which typeface, and which form of a character, they are shown in.
     """
-    counts = dict.fromkeys(_SCRIPTS, 0)
-    for block in (block for page in document.pages for block in page.blocks):  # a long document is never one text
-        for name, script in _SCRIPTS.items():
-            counts[name] += len(script.findall(block.content))
+    counts = _count_scripts(document)
     if counts["ja"] >= 0.05 * max(1, counts["zh"] + counts["ja"]):
         return "ja"
     found = max(("ko", "zh"), key=lambda name: counts[name])
     return found if counts[found] else None
+
+
+def _count_scripts(document: Document) -> dict[str, int]:
+    return {name: _count(document, script) for name, script in _SCRIPTS.items()}
+
+
+def _count(document: Document, pattern: re.Pattern[str]) -> int:
+    """How often it is found, block by block: a long document is never one text."""
+    return sum(len(pattern.findall(block.content)) for page in document.pages for block in page.blocks)
 
 
 def is_east_asian(text: str) -> bool:

@@ -81,7 +81,7 @@ def continuation(last: Block, following: Block, beginning: Block) -> int | None:
     """
     rows, rows_before = _rows(following.cells), _rows(last.cells)
     equal = _equal_rows(_rows(beginning.cells), rows)
-    if not _equally_wide(last, following) or _is_copy(equal, rows):
+    if not _equally_wide(last, following) or equal == len(rows):  # a copy is no continuation
         return None
     repeated = min(equal, _MOST_HEAD_ROWS)
     while any(cell.row < repeated < cell.row + cell.row_span for cell in following.cells):
@@ -214,10 +214,6 @@ def _equal_rows(first: Sequence[Sequence[Cell]], second: Sequence[Sequence[Cell]
     return sum(
         1 for _ in takewhile(lambda pair: _key(pair[0]) == _key(pair[1]) and not _has_only_pictures(pair[1]), pairs)
     )
-
-
-def _is_copy(equal: int, rows: Sequence[Sequence[Cell]]) -> bool:
-    return equal == len(rows)
 
 
 def _key(row: Sequence[Cell]) -> list[tuple[int, str]]:
