@@ -1,7 +1,7 @@
 """PaddleOCR-VL on one machine: docvino beside transformers and llama.cpp, all rows taking turns in each round.
 
     python benchmarks/random_model.py MODEL          (random weights of the published size)
-    docvino convert MODEL --name model --precision int8 --data-dir DATA      (and int4)
+    docvino convert MODEL --name model --precision int8 --data-dir DATA      (and int4; fp16 for --page)
     python benchmarks/peers/make_gguf.py MODEL GGUF
     python benchmarks/compare_vlm.py --model MODEL --data DATA --gguf GGUF --rounds 5 --json out.json
 
@@ -82,18 +82,21 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--too-slow-s", type=float, default=30, help="what takes longer at first is measured once")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--execution", default="f32", help="arithmetic of docvino, by comma: f32, bf16")
     parser.add_argument("--only", default="", help="engines whose names contain one of these words, by comma")
     parser.add_argument("--tasks", default="decode,prefill,vision", help="kinds of steps, by comma")
     args = parser.parse_args()
     data, model = str(args.data), str(args.model)
     engines = {
-        "docvino int8": ["docvino", data, "int8"],
-        "docvino int4": ["docvino", data, "int4"],
-        "transformers bf16": ["transformers", model, "bf16"],
-        "transformers fp32": ["transformers", model, "fp32"],
+        f"docvino {weights} in {execution}": ["docvino", data, weights, execution]
+        for execution in args.execution.split(",")
+        for weights in ("int8", "int4")
     }
+    engines |= {f"transformers {kind}": ["transformers", model, kind] for kind in ("bf16", "fp32")}
     if args.page:
-        engines["stateful loop int8"] = ["stateful", data, "int8"]
+        for execution in args.execution.split(","):
+            for weights in ("int8", "fp16"):
+                engines[f"stateful loop {weights} in {execution}"] = ["stateful", data, weights, execution]
     elif args.gguf:
         for kind in ("q8_0", "q4_k_m"):
             engines[f"llama.cpp {kind}"] = ["llama", str(args.gguf / f"decoder-{kind}.gguf")]
@@ -130,7 +133,7 @@ def main() -> None:
                 middle = statistics.median(times)
                 rate = "" if task == "page" else f"{number / middle:9.1f} /s"
                 spread = "once" if len(times) == 1 else f"{min(times):.3f}..{max(times):.3f} s"
-                print(f"  {worker.name:20s} {middle * 1000:10.1f} ms {rate}  ({spread})")
+                print(f"  {worker.name:26s} {middle * 1000:10.1f} ms {rate}  ({spread})")
     print("\npeak MiB " + ", ".join(f"{name} {peak:.0f}" for name, peak in peaks.items()))
     if args.json:
         record = {"date": str(date.today()), "packages": packages, "bandwidth_gb_s": bandwidth, "seconds": found}

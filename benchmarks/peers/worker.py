@@ -1,9 +1,9 @@
 """One engine in one process: reads tasks from standard input, answers each with one line of JSON. See compare_vlm.py.
 
-    worker.py docvino FOLDER PRECISION      a folder of bundles (`docvino convert`), name `model`
-    worker.py stateful FOLDER PRECISION     the same graphs one crop at a time, without docvino's engine
-    worker.py transformers FOLDER DTYPE     a folder from a hub, attention sdpa
-    worker.py llama FILE                    a GGUF of the decoder
+    worker.py docvino FOLDER PRECISION EXECUTION      a folder of bundles (`docvino convert`), name `model`
+    worker.py stateful FOLDER PRECISION EXECUTION     the same graphs one crop at a time, without docvino's engine
+    worker.py transformers FOLDER DTYPE               a folder from a hub, attention sdpa
+    worker.py llama FILE                              a GGUF of the decoder
 
 Tasks: `decode ROWS`, seconds of a step with ROWS sequences of 300 tokens; `prefill TOKENS`, seconds; `vision PATCHES`,
 seconds of one crop; `page`, seconds of the 20 crops of `PAGE` with NEW_TOKENS new tokens each; `rss`, peak MiB.
@@ -41,7 +41,7 @@ def picture(grid: tuple[int, int], seed: int = 0) -> np.ndarray:
     return np.repeat(np.repeat(squares, 7, 0), 7, 1)
 
 
-def docvino(folder: str, precision: str) -> dict[str, Task]:
+def docvino(folder: str, precision: str, execution: str) -> dict[str, Task]:
     from engine_decode import Timed, request
 
     from docvino.bundle import bundle_folder, open_vlm_bundle
@@ -54,7 +54,13 @@ def docvino(folder: str, precision: str) -> dict[str, Task]:
     from docvino.settings import ParseOptions, RuntimeConfig
 
     bundle = open_vlm_bundle(bundle_folder(Path(folder), "model", precision))
-    runtime = RuntimeConfig(precision=precision, data_dir=Path(folder), model_cache=False, max_rows=32)  # type: ignore[arg-type]
+    runtime = RuntimeConfig(
+        precision=precision,  # type: ignore[arg-type]
+        execution=execution,  # type: ignore[arg-type]
+        data_dir=Path(folder),
+        model_cache=False,
+        max_rows=32,
+    )
     reader = VlmReader.open(bundle, runtime)[0]
     decoder, embed = reader._engine._decoder, reader._engine._embed
     random = np.random.default_rng(0)
@@ -90,7 +96,7 @@ def docvino(folder: str, precision: str) -> dict[str, Task]:
     return {"decode": decode, "prefill": prefill, "vision": vision, "page": page}
 
 
-def stateful(folder: str, precision: str) -> dict[str, Task]:
+def stateful(folder: str, precision: str, execution: str) -> dict[str, Task]:
     from docvino.bundle import VLM_PARTS, bundle_folder, open_vlm_bundle
     from docvino.codec.prompt import Tokenizer
     from docvino.device import compile_part
@@ -98,7 +104,8 @@ def stateful(folder: str, precision: str) -> dict[str, Task]:
     from docvino.stateful import StatefulReader
 
     bundle = open_vlm_bundle(bundle_folder(Path(folder), "model", precision))
-    parts = [compile_part(bundle.part(part), part, RuntimeConfig(model_cache=False)) for part in VLM_PARTS]
+    runtime = RuntimeConfig(execution=execution, model_cache=False)  # type: ignore[arg-type]
+    parts = [compile_part(bundle.part(part), part, runtime) for part in VLM_PARTS]
     reader = StatefulReader(*parts, Tokenizer.open(bundle.tokenizer), bundle.facts)
 
     def page(_: int) -> float:
