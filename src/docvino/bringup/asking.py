@@ -28,7 +28,7 @@ from docvino.bringup.report import Report, Status, Step
 from docvino.bundle import VlmBundle, bundle_folder, is_vlm_bundle, open_bundle, open_vlm_bundle
 from docvino.codec import vlm
 from docvino.convert.vlm import convert_vlm
-from docvino.decoder.choose import TOLERANCE_EXACT, TOLERANCE_ROUNDED, distance
+from docvino.decoder.choose import TOLERANCE_EXACT, TOLERANCE_HALF, TOLERANCE_ROUNDED, distance
 from docvino.decoder.contract import Embed, KvSettings, Rotary
 from docvino.decoder.paged import PagedDecoder
 from docvino.decoder.stateful import StatefulDecoder
@@ -202,7 +202,11 @@ class _Asking:
                 self._decoder(precision, bundle, kept)
 
     def _decoder(self, precision: WeightPrecision, bundle: VlmBundle, kept: KvPrecision) -> None:
-        limit = TOLERANCE_EXACT if self._execution == kept == "f32" else TOLERANCE_ROUNDED
+        compressed = precision in ("int8", "int4")  # a CPU may round activations beside such weights
+        if kept == "u8" or compressed:
+            limit = TOLERANCE_ROUNDED
+        else:
+            limit = TOLERANCE_EXACT if self._execution == kept == "f32" else TOLERANCE_HALF
         name = f"decoder, {precision} weights, {kept} keys and values"
         with self._step(name, f"logits at most {limit:g} deviations from the CPU's, in all cases alike") as answer:
             vocabulary, embed = bundle.facts.text.vocabulary, self._embed(bundle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +14,20 @@ from docvino.decoder.paged import MIB, PagedDecoder
 from docvino.decoder.stateful import StatefulDecoder
 from docvino.device import check_device
 from docvino.errors import ConfigError, DeviceError, InferenceError
-from docvino.settings import RuntimeConfig
+from docvino.settings import KvPrecision, RuntimeConfig
 
 log = logging.getLogger(__name__)
+Logits = NDArray[np.float32]
 
-# Root mean square difference of logits between the two forms, as a share of their standard deviation.
-# Measured on CPU, reading_model of the experiments and random decoders: f32 1e-6, u8 keys and values 0.01 to 0.04.
-# A wrong layout or position gives 0.5 and more.
+# Limits of the root mean square difference of logits, as a share of their standard deviation.
+# The two forms, both with keys, values and activations in the arithmetic's own format. Measured on CPUs in f32: 1e-5
+# and less; a sequence that misses its last token is off by 0.09 and more, a wrong layout or position by 0.3 and more.
 TOLERANCE_EXACT = 1e-3
-TOLERANCE_ROUNDED = 0.15
+TOLERANCE_HALF = 0.15
+# A decoder with keys and values, or activations, of 8 bits, from one without. Measured: trained weights 0.02, random
+# ones of the full size, where rounding errors grow from layer to layer, 0.27; random ones that are broken 0.7 and more.
+TOLERANCE_ROUNDED = 0.4
+_TEST_MIB = 128  # for keys and values of the forms that are only compared
 _PROMPTS = (41, 150)  # tokens; the second is long enough for several blocks on every device
 _STEPS = 4
 
@@ -32,6 +37,7 @@ class DecoderChoice:
     """Which form runs, and why; for the log, for provenance and for `docvino doctor`.
 
     difference      of the paged logits from the stateful ones (see TOLERANCE_EXACT); None when they were not compared
+    rounding        how far 8 bits for keys, values or activations move the logits; 0 where nothing is in 8 bits
     rows_agree      whether a sequence got the same logits alone and beside another, bit for bit; None: not compared
     kv_type         how keys and values are stored, as compiled
     kv_cache_mib    memory for keys and values when all blocks are in use
@@ -40,6 +46,7 @@ class DecoderChoice:
     form: Form
     reason: str
     difference: float | None
+    rounding: float | None
     rows_agree: bool | None
     kv_type: str
     block_tokens: int
@@ -69,41 +76,61 @@ def choose_decoder(
     and ConfigError of the decoders in either case.
     """
     paged: PagedDecoder | None = None
-    difference: float | None = None
+    test: _Test | None = None
     failure = ""
     try:
         paged = PagedDecoder(path, name, runtime, settings, rotary)
+        _check_room(paged, settings)
+        entry, key = paged.compiled.entry, f"forms and rounding {paged.compiled.test}"
+        if not runtime.self_test:
+            return paged, _said(paged, "not compared with the stateful form (self_test is off)", None)
+        if (passed := entry.passed(key)) is not None:
+            reason = "answered like the stateful form when it was first loaded here"
+            return paged, _said(paged, reason, _Test(**passed))
+        # With nothing rounded the forms agree to the last digits, and small mistakes show.
+        precision: KvPrecision = "f32" if paged.execution_precision == "f32" else "f16"
+        plain = KvSettings(_TEST_MIB, precision, exact=True)
+        stateful = StatefulDecoder(path, name, runtime, plain, rotary)
+        expected = [_alone(stateful, prompt, embed) for prompt in _prompts()]
+        stateful.close()
+        del stateful
+        unrounded = PagedDecoder(path, name, runtime, plain, rotary) if _rounds(paged) else paged
+        test = _compare(paged, unrounded, expected, embed)
+        failure = test.failure(exact=paged.execution_precision == "f32")
+        if not failure:
+            entry.remember(key, asdict(test))
+            reason = f"answers like the stateful form within {test.difference:.1e}"
+            return paged, _said(paged, reason, test)
     except (DeviceError, InferenceError) as error:
         failure = str(error)
     if paged is not None:
-        _check_room(paged, settings)
-        entry, test = paged.compiled.entry, f"forms {paged.compiled.test}"
-        if not runtime.self_test:
-            return paged, _said(paged, "not compared with the stateful form (self_test is off)", None, None)
-        if (passed := entry.passed(test)) is not None:
-            reason = "answered like the stateful form when it was first loaded here"
-            return paged, _said(paged, reason, passed["difference"], passed["rows_agree"])
-    stateful = StatefulDecoder(path, name, runtime, settings, rotary)
-    _check_room(stateful, settings)
-    if paged is not None:
-        try:
-            difference, rows_agree = self_test(paged, stateful, embed)
-            exact = paged.kv_type == stateful.kv_type == "f32" and paged.execution_precision == "f32"
-            if difference <= (TOLERANCE_EXACT if exact else TOLERANCE_ROUNDED):  # NaN is not
-                stateful.close()
-                entry.remember(test, {"difference": difference, "rows_agree": rows_agree})
-                reason = f"answers like the stateful form within {difference:.1e}"
-                return paged, _said(paged, reason, difference, rows_agree)
-            failure = f"differs from the stateful form by {difference:.2g}"
-        except InferenceError as error:
-            failure = str(error)
         paged.close()
+        del paged
     if not allow_stateful:
         raise DeviceError(
             f"the paged form of {name} cannot be used on {check_device(runtime.device)}: {failure}",
             fix="allow the stateful form, which reads one crop at a time (--allow-fallback), or use --device CPU",
         )
-    return stateful, _said(stateful, f"the paged form cannot be used: {failure}", difference, None)
+    slow = StatefulDecoder(path, name, runtime, settings, rotary)
+    _check_room(slow, settings)
+    return slow, _said(slow, f"the paged form cannot be used: {failure}", test)
+
+
+@dataclass(frozen=True)
+class _Test:
+    """Found by comparing; fields as in `DecoderChoice`."""
+
+    difference: float
+    rounding: float
+    rows_agree: bool
+
+    def failure(self, *, exact: bool) -> str:
+        """Why the paged form cannot be used, "" when it can."""
+        if not self.difference <= (TOLERANCE_EXACT if exact else TOLERANCE_HALF):  # NaN is not
+            return f"differs from the stateful form by {self.difference:.2g}"
+        if not self.rounding <= TOLERANCE_ROUNDED:
+            return f"differs by {self.rounding:.2g} when keys, values and activations are rounded"
+        return ""
 
 
 def _check_room(decoder: PagedDecoder | StatefulDecoder, settings: KvSettings) -> None:
@@ -115,37 +142,49 @@ def _check_room(decoder: PagedDecoder | StatefulDecoder, settings: KvSettings) -
         )
 
 
-def _said(
-    decoder: PagedDecoder | StatefulDecoder, reason: str, difference: float | None, rows_agree: bool | None
-) -> DecoderChoice:
+def _said(decoder: PagedDecoder | StatefulDecoder, reason: str, test: _Test | None) -> DecoderChoice:
     choice = DecoderChoice(
         form=decoder.form,
         reason=reason,
-        difference=difference,
-        rows_agree=rows_agree,
+        difference=test.difference if test else None,
+        rounding=test.rounding if test else None,
+        rows_agree=test.rows_agree if test else None,
         kv_type=decoder.kv_type,
         block_tokens=decoder.block_tokens,
         num_blocks=decoder.num_blocks,
         kv_cache_mib=decoder.num_blocks * decoder.block_bytes / MIB,
     )
-    if rows_agree is False:
+    if choice.rows_agree is False:
         log.warning("%s: on this device results differ in their last bits with the rows of a call", decoder.name)
     level = logging.INFO if choice.form == "paged" else logging.WARNING
     log.log(level, "%s: %s decoder on %s, %s", decoder.name, choice.form, ", ".join(decoder.devices), reason)
     return choice
 
 
-def self_test(paged: Decoder, stateful: Decoder, embed: Embed) -> tuple[float, bool]:
-    """Two prompts and a few tokens after them through both forms -> (difference, whether rows agree bit for bit).
+def _rounds(decoder: PagedDecoder) -> bool:
+    """Whether keys and values, or activations, have fewer bits than the arithmetic."""
+    return decoder.rounds_activations or decoder.kv_type != decoder.execution_precision
+
+
+def _compare(asked: PagedDecoder, unrounded: PagedDecoder, expected: list[Logits], embed: Embed) -> _Test:
+    """`asked` is what will run, `unrounded` the same with nothing rounded, which is closed; they may be one.
+
+    expected   logits of the stateful form after each prompt and the tokens behind it
 
     The prompts go through the paged form in one call, then they decode side by side; the first does so alone, too.
     """
-    prompts = [_ids(length, seed) for seed, length in enumerate(_PROMPTS)]
-    expected = [_alone(stateful, prompt, embed) for prompt in prompts]
-    together = _side_by_side(paged, prompts, embed)
-    alone = _side_by_side(paged, prompts[:1], embed)
-    difference = distance(np.concatenate(expected), np.concatenate(together))
-    return difference, bool(np.array_equal(alone[0], together[0]))
+    prompts = _prompts()
+    right = _side_by_side(unrounded, prompts, embed)
+    together = right
+    if asked is not unrounded:
+        unrounded.close()
+        together = _side_by_side(asked, prompts, embed)
+    alone = _side_by_side(asked, prompts[:1], embed)
+    return _Test(
+        difference=distance(np.concatenate(expected), np.concatenate(right)),
+        rounding=distance(np.concatenate(right), np.concatenate(together)),
+        rows_agree=bool(np.array_equal(alone[0], together[0])),
+    )
 
 
 def distance(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> float:
@@ -154,8 +193,8 @@ def distance(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> float:
         return float(np.sqrt(np.mean((found - wanted) ** 2)) / max(float(wanted.std()), 1e-9))
 
 
-def _ids(length: int, seed: int) -> NDArray[np.int64]:
-    return np.random.default_rng(seed).integers(0, 97, length + _STEPS)
+def _prompts() -> list[NDArray[np.int64]]:
+    return [np.random.default_rng(s).integers(0, 97, length + _STEPS) for s, length in enumerate(_PROMPTS)]
 
 
 def _row(decoder: Decoder, ids: NDArray[np.int64], past: int, first_block: int, embed: Embed) -> Row:
@@ -164,7 +203,8 @@ def _row(decoder: Decoder, ids: NDArray[np.int64], past: int, first_block: int, 
     return Row(embed(ids), positions, past, blocks)
 
 
-def _alone(decoder: Decoder, ids: NDArray[np.int64], embed: Embed) -> NDArray[np.float32]:
+def _alone(decoder: Decoder, ids: NDArray[np.int64], embed: Embed) -> Logits:
+    """Logits (1 + steps, vocabulary)."""
     length = len(ids) - _STEPS
     logits = [decoder.run([_row(decoder, ids[:length], 0, 0, embed)], "prefill").copy()]
     for past in range(length, len(ids)):
@@ -172,7 +212,7 @@ def _alone(decoder: Decoder, ids: NDArray[np.int64], embed: Embed) -> NDArray[np
     return np.concatenate(logits)
 
 
-def _side_by_side(decoder: Decoder, prompts: list[NDArray[np.int64]], embed: Embed) -> list[NDArray[np.float32]]:
+def _side_by_side(decoder: Decoder, prompts: list[NDArray[np.int64]], embed: Embed) -> list[Logits]:
     """Logits (1 + steps, vocabulary) of each prompt."""
     room = [-(-len(ids) // decoder.block_tokens) for ids in prompts]
     firsts = [sum(room[:place]) for place in range(len(prompts))]

@@ -43,10 +43,12 @@ class KvSettings:
 
     budget_mib   MiB for all blocks together; taken from the system as blocks are used on a CPU, at once on a GPU
     precision    u8 (10.7 KB a token for PaddleOCR-VL), f16 (18.4 KB), f32 (36.9 KB); None: the device's profile
+    exact        activations keep the arithmetic's own format; a CPU would round them to 8 bits beside weights of 8
     """
 
     budget_mib: int = 1024
     precision: KvPrecision | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if self.budget_mib < 1:

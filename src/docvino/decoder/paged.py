@@ -272,6 +272,16 @@ def compile_decoder(
     return compile_cached(model, name, target, properties, runtime, path, need, cacheable=cacheable)
 
 
+def quantisation_group(model: ov.Model, settings: KvSettings) -> int | None:
+    """`group` of `compile_decoder`: 0 switches the rounding of activations off."""
+    return 0 if settings.exact else activation_group(model)
+
+
+def rounds_activations(group: int | None, target: Target) -> bool:
+    """Whether a device may compute with activations of 8 bits; those of a CPU without instructions for it do not."""
+    return bool(group) and target.device.family == "CPU"
+
+
 class PagedDecoder:
     """Many sequences in one call. Implements `Decoder`.
 
@@ -298,7 +308,8 @@ class PagedDecoder:
         self.name, target = name, target_of(runtime)
         model = read_decoder(path)
         self.hidden, self.vocabulary = widths(model, path)
-        group = activation_group(model)
+        group = quantisation_group(model, settings)
+        self.rounds_activations = rounds_activations(group, target)
         need = decoder_need(model, target, runtime, settings.budget_mib * MIB)
         to_paged(model)
         self._device = target.device.name

@@ -22,10 +22,12 @@ from docvino.decoder.paged import (
     input_names,
     needed_rotary,
     position_inputs,
+    quantisation_group,
     read_decoder,
+    rounds_activations,
     widths,
 )
-from docvino.device import activation_group, first_line, target_of
+from docvino.device import first_line, target_of
 from docvino.errors import GenerationError, InferenceError
 from docvino.settings import RuntimeConfig
 
@@ -57,7 +59,8 @@ class StatefulDecoder:
         # One sequence at a time does not fill the whole budget.
         kv_bytes = min(settings.budget_mib * MIB, _LONG_TOKENS * token_bytes)
         need = decoder_need(model, target, runtime, kv_bytes)
-        group = activation_group(model)
+        group = quantisation_group(model, settings)
+        self.rounds_activations = rounds_activations(group, target)
         self.compiled = compile_decoder(model, name, path, target, runtime, precision, group, need, cacheable=True)
         self.devices, self.execution_precision = self.compiled.devices, self.compiled.execution_precision
         self.kv_type = precision
