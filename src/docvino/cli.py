@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from docvino import __version__
+from docvino.cli_bench import bench
 from docvino.cli_common import (
     CacheDir,
     Config,
@@ -59,7 +60,7 @@ app = typer.Typer(
 app.add_typer(models, name="models")
 app.add_typer(toolchain, name="toolchain")
 app.add_typer(cache, name="cache")
-for command in (doctor, devices, fetch, convert, reference, verify, finetune):
+for command in (doctor, devices, fetch, convert, reference, verify, finetune, bench):
     app.command()(command)
 
 

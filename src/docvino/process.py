@@ -8,14 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 _POLL_S = 0.1
 
 
-def run_child(command: Sequence[str], log: Path, limit_s: float, environment: Mapping[str, str]) -> int | None:
+def run_child(
+    command: Sequence[str],
+    log: Path,
+    limit_s: float,
+    environment: Mapping[str, str],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> int | None:
     """The exit code, or None when the time was up; what the child said on both streams is in the file `log`.
+
+    meanwhile   is called now and then while the child runs
 
     The child and its children are gone when this returns or raises. An exit code below 0 is the signal that ended it.
 
@@ -47,6 +55,7 @@ def run_child(command: Sequence[str], log: Path, limit_s: float, environment: Ma
                 # In small steps, because Windows does not let Ctrl-C interrupt a wait.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     return process.wait(_POLL_S)
+                meanwhile()
             return None
         finally:
             _kill_group(process)

@@ -37,9 +37,10 @@ LAYERS = (
     {"parser"},
     {"outputs"},
     {"api", "batch", "bringup", "demo", "doctor", "finetune"},
+    {"bench"},
     {"cli_common"},
     {"cli_progress"},
-    {"cli_models", "cli_convert", "cli_devices", "cli_doctor", "cli_finetune"},
+    {"cli_models", "cli_convert", "cli_devices", "cli_doctor", "cli_finetune", "cli_bench"},
     {"cli"},
     {"__main__"},
 )
@@ -65,8 +66,8 @@ OWNERS = {
     "openvino": {"device", "convert", "decoder", "machine"},
     "pypdfium2": {"inputs"},
     # codec resizes with Pillow what a model was trained on as Pillow resizes it; decoding stays with inputs.
-    # render draws and encodes with it; bringup draws what it reads.
-    "PIL": {"inputs", "bringup", "demo", "codec", "render"},
+    # render draws and encodes with it; bringup and bench draw what they read, bench its chart, too.
+    "PIL": {"inputs", "bench", "bringup", "demo", "codec", "render"},
     "tokenizers": {"codec"},
     "cv2": {"codec", "inputs", "batch"},
     "pyclipper": {"codec"},
@@ -79,9 +80,19 @@ OWNERS = {
     "openpyxl": {"render"},
     "pikepdf": {"render"},
     "tarfile": {"archive"},
-    "typer": {"cli", "cli_common", "cli_convert", "cli_devices", "cli_doctor", "cli_finetune", "cli_models"},
+    "typer": {
+        "cli",
+        "cli_bench",
+        "cli_common",
+        "cli_convert",
+        "cli_devices",
+        "cli_doctor",
+        "cli_finetune",
+        "cli_models",
+    },
     "rich": {
         "cli",
+        "cli_bench",
         "cli_common",
         "cli_convert",
         "cli_devices",

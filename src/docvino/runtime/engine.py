@@ -45,6 +45,15 @@ class Engine:
         self._scratch = np.empty(decoder.vocabulary, np.float32)
         self._busy = False
 
+    @property
+    def decoder(self) -> Decoder:
+        """What it calls, for those who measure it alone."""
+        return self._decoder
+
+    @property
+    def embed(self) -> Embed:
+        return self._embed
+
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[int, Outcome]]:
         """Each request's place and outcome, as they end.
 

@@ -112,6 +112,15 @@ class VlmReader:
         )
         return cls(vision.what, embed.what, engine, tokenizer, facts), parts
 
+    @property
+    def vision(self) -> Model:
+        """The vision graph alone, as `engine` is all that comes after it: for those who measure them."""
+        return self._vision
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
     def warm(self) -> int:
         """Runs each size of the vision graph that its device compiles for; returns how many there are."""
         if not isinstance(self._vision, PaddedModel):
