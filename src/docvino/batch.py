@@ -126,7 +126,8 @@ class Batch:
     def _document(self, argument: str, folder: Path) -> _Read:
         with open_source(argument, self._options) as opened:
             folder.mkdir(parents=True, exist_ok=True)
-            journal = Journal(folder / f"{folder.name}.pages.jsonl", self._header(opened.source))
+            key = reading_key(self._parser, opened.source, self._options)
+            journal = Journal(folder / f"{folder.name}.pages.jsonl", key)
             finished = journal.read() if self._resume else {}
             if self._resume and (done := self._finished_document(folder, opened.source)) is not None:
                 failed_formats = self._write(folder, done, opened)  # in the formats of this run, which may be others
@@ -137,7 +138,7 @@ class Batch:
             journal.start(finished.values())
             for number, item in enumerate(self._parser.pages(opened, self._options, finished, self.watch), start=1):
                 if item.page.page_index not in finished:
-                    self._save_pictures(folder, item)
+                    save_pictures(folder, item)
                     journal.append(item)
                 parsed.append(ParsedPage(item.page, None, item.stats))
                 problem = problem or item.problem
@@ -147,10 +148,6 @@ class Batch:
         if problem is None and not failed_formats:
             journal.remove()  # else it stays, so that --resume reads only what failed
         return _Read(document, problem, failed_formats, len(self._formats))
-
-    def _header(self, source: Source) -> str:
-        provenance = _of_reading(self._parser.provenance(self._options))
-        return json.dumps({"source": source.model_dump(), "provenance": provenance.model_dump()}, sort_keys=True)
 
     def _finished_document(self, folder: Path, source: Source) -> Document | None:
         """The document of an earlier run when it was read from the same bytes in the same way."""
@@ -168,20 +165,6 @@ class Batch:
     def _write(self, folder: Path, document: Document, opened: InputDocument) -> dict[Format, DocvinoError]:
         finished = Finished(document, folder, opened, self._options.password, pretty=self._pretty)
         return write_outputs(finished, self._formats)
-
-    def _save_pictures(self, folder: Path, item: ParsedPage) -> None:
-        for block in item.page.blocks:
-            if not is_picture(block) or item.image is None:
-                continue
-            left, top, right, bottom = polygon_box(block.polygons[0])
-            part = item.image.pixels[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))]
-            if part.size and block.polygons[0] != box_polygon(left, top, right, bottom):
-                # Source: PaddleX 3.7.2: what is outside of the outline is white in picture files, too.
-                part = cut_region(item.image.pixels, (left, top, np.ceil(right), np.ceil(bottom)), block.polygons[0])
-            if part.size:
-                (folder / "images").mkdir(exist_ok=True)
-                _, png = cv2.imencode(".png", np.ascontiguousarray(part[..., ::-1]))
-                (folder / "images" / picture_name(block.id)).write_bytes(png.tobytes())
 
     def _unique_name(self, argument: str) -> str:
         name = "stdin" if argument == "-" else safe_name(Path(argument).stem)
@@ -237,6 +220,28 @@ class Journal:
     @staticmethod
     def _line(item: ParsedPage) -> str:
         return json.dumps({"page": item.page.model_dump(mode="json"), "stats": item.stats.model_dump()})
+
+
+def reading_key(parser: Parser, source: Source, options: ParseOptions) -> str:
+    """Equal for readings that find the same on a page: same source bytes, models and options."""
+    provenance = _of_reading(parser.provenance(options))
+    return json.dumps({"source": source.model_dump(), "provenance": provenance.model_dump()}, sort_keys=True)
+
+
+def save_pictures(folder: Path, item: ParsedPage) -> None:
+    """Writes the figures of a page, as `images/ID.png` of the folder."""
+    for block in item.page.blocks:
+        if not is_picture(block) or item.image is None:
+            continue
+        left, top, right, bottom = polygon_box(block.polygons[0])
+        part = item.image.pixels[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))]
+        if part.size and block.polygons[0] != box_polygon(left, top, right, bottom):
+            # Source: PaddleX 3.7.2: what is outside of the outline is white in picture files, too.
+            part = cut_region(item.image.pixels, (left, top, np.ceil(right), np.ceil(bottom)), block.polygons[0])
+        if part.size:
+            (folder / "images").mkdir(exist_ok=True)
+            _, png = cv2.imencode(".png", np.ascontiguousarray(part[..., ::-1]))
+            (folder / "images" / picture_name(block.id)).write_bytes(png.tobytes())
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:

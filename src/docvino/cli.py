@@ -41,6 +41,7 @@ from docvino.cli_devices import cache, devices
 from docvino.cli_doctor import doctor
 from docvino.cli_finetune import finetune
 from docvino.cli_models import models, toolchain
+from docvino.cli_serve import serve
 from docvino.errors import EXIT_PARTLY_DONE, ConfigError, DocvinoError
 from docvino.settings import RuntimeConfig, Settings, setting_names
 
@@ -60,7 +61,7 @@ app = typer.Typer(
 app.add_typer(models, name="models")
 app.add_typer(toolchain, name="toolchain")
 app.add_typer(cache, name="cache")
-for command in (doctor, devices, fetch, convert, reference, verify, finetune, bench):
+for command in (doctor, devices, fetch, convert, reference, verify, finetune, bench, serve):
     app.command()(command)
 
 

@@ -64,8 +64,7 @@ class Finished:
     @property
     def figures(self) -> Mapping[str, Path]:
         """Block id -> picture, of the figures that have one."""
-        ids = (block.id for page in self.document.pages for block in page.blocks if is_picture(block))
-        return {id_: path for id_ in ids if (path := self.folder / "images" / picture_name(id_)).is_file()}
+        return figures_of(self.document, self.folder)
 
     def page_pixels(self, page: Page) -> NDArray[np.uint8] | None:
         """uint8 (H, W, 3) RGB, the page as it was read, upright; None when it cannot be read."""
@@ -152,6 +151,17 @@ def text_of(document: Document, name: Format, *, pretty: bool = False) -> str:
         "html": lambda: "".join(html_parts(document, {})),
         "txt": lambda: to_text(document),
     }[name]()
+
+
+def html_of(document: Document, folder: Path) -> str:
+    """The document as HTML with the pictures of its folder in it."""
+    return "".join(html_parts(document, _Pictures(figures_of(document, folder))))
+
+
+def figures_of(document: Document, folder: Path) -> Mapping[str, Path]:
+    """Block id -> picture in the folder of the document, of the figures that have one."""
+    ids = (block.id for page in document.pages for block in page.blocks if is_picture(block))
+    return {id_: path for id_ in ids if (path := folder / "images" / picture_name(id_)).is_file()}
 
 
 def picture_name(block_id: str) -> str:

@@ -116,6 +116,7 @@ class Stages:
     assemble: Callable[[_Reading], tuple[Block, ...]]
     models: tuple[ModelProvenance, ...]
     warm: Callable[[], int]
+    elements: tuple[Task, ...] = ()
     choose: Callable[[Sequence[Region]], list[Region]] | None = None
 
 
@@ -179,7 +180,8 @@ class Parser:
     ) -> Iterator[ParsedPage]:
         """The selected pages of an opened document, in order; those in `finished`, by index, are not read again.
 
-        watch   gets how far the page is that is being read, where a reader takes long enough to tell
+        watch   gets how far the page is that is being read, where a reader takes long enough to tell; what it raises
+                ends the page: InputError as one that failed, anything else ends the reading
 
         Raises: as `check`.
         """
@@ -191,6 +193,27 @@ class Parser:
             with self._lock:
                 parsed = self._read_page(document, index, options, watch)
             yield parsed
+
+    @property
+    def elements(self) -> tuple[Task, ...]:
+        """What `read_element` can be asked for; none where the preset reads lines."""
+        return self._stages.elements
+
+    def read_element(self, image: PageImage, task: Task, options: ParseOptions, watch: Watch = unwatched) -> Answer:
+        """What the model says of a picture that is one element, as it says it: a table comes with its OTSL tags.
+
+        Raises: ConfigError for a task that is none of `elements`; InputError, InferenceError.
+        """
+        if task not in self.elements:
+            raise ConfigError(
+                f"{self.runtime.preset} does not read a picture as {task}",
+                fix=f"it reads {', '.join(self.elements) or 'pages only'}",
+            )
+        with self._lock:
+            (answer,) = self._stages.reader.read([Crop(image.pixels, task, ())], options, Clock(watch))
+        if answer.problem is not None:
+            raise answer.problem
+        return answer
 
     def check(self, options: ParseOptions) -> None:
         """Raises: ConfigError for what the preset does not read, and for options that need another one."""
@@ -361,6 +384,7 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
             assemble=lambda reading: element_blocks(*reading.parts),
             models=parts,
             warm=reader.warm,
+            elements=bundle.facts.tasks,
         )
     if finder is not None and isinstance(kind, ModelSpec):
         return Stages(
@@ -372,6 +396,7 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
             assemble=lambda reading: element_blocks(*reading.parts),
             models=parts,
             warm=reader.warm,
+            elements=bundle.facts.tasks,
             choose=doclayout.choose,
         )
     return Stages(
@@ -383,6 +408,7 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
         assemble=lambda reading: blocks_of_lines(*reading.parts),
         models=parts,
         warm=reader.warm,
+        elements=bundle.facts.tasks,
     )
 
 

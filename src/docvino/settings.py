@@ -1,4 +1,4 @@
-"""Settings: what this machine is like (RuntimeConfig) and what one call wants (ParseOptions).
+"""Settings: what this machine is like (RuntimeConfig), what one call wants (ParseOptions), how to serve (ServeConfig).
 
 Facts of a model are neither: they live in `docvino.specs`. Precedence, highest first: command-line flag,
 `DOCVINO_*` environment variable, TOML file, default. `resolve` returns each value with its origin.
@@ -28,6 +28,7 @@ else:
 
 AUTO = "AUTO"  # the device that docvino chooses; OpenVINO's own plugin of that name is not used
 HIDDEN = "(hidden)"  # what is shown in place of a password
+SECRETS = frozenset({"password", "api_key"})
 
 WeightPrecision = Literal["fp32", "fp16", "int8", "int4"]
 ExecutionPrecision = Literal["f32", "bf16", "f16"]
@@ -184,6 +185,47 @@ class ParseOptions(BaseModel):
     seed: int = Field(0, ge=0, description="of the draws")
 
 
+class ServeConfig(BaseModel):
+    """How `docvino serve` answers: where, whom, and how much of anything."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field(
+        "127.0.0.1", min_length=1, description="address to listen on; others than this machine's need a key"
+    )
+    port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0: any free one")
+    api_key: str | None = Field(
+        None, min_length=1, repr=False, description="key that every request must carry, as a bearer token or X-API-Key"
+    )
+    auth: bool = Field(True, description="false: answer anybody who can reach the address, without a key")
+    max_upload_mib: int = Field(100, ge=1, le=4096, description="largest request body in MiB")
+    max_queue: int = Field(32, ge=1, le=10_000, description="documents that wait to be read; more are refused")
+    sync_pages: int = Field(
+        50, ge=1, description="most pages of a request that waits for its answer; longer ones are jobs"
+    )
+    sync_wait_s: float = Field(300.0, gt=0, description="most seconds that a request waits for its answer")
+    document_limit_s: float = Field(7200.0, gt=0, description="most seconds that one document is read")
+    page_limit_s: float = Field(600.0, gt=0, description="most seconds of one page, where the reader can be stopped")
+    render_memory_mib: int = Field(
+        2048, ge=256, description="memory of the process that decodes documents, in MiB; not limited on Windows"
+    )
+    render_limit_s: float = Field(
+        60.0, gt=0, description="most seconds for decoding one page, or for writing one format"
+    )
+    max_jobs: int = Field(1000, ge=1, description="jobs that are kept; the oldest finished ones make room")
+    job_hours: float = Field(168.0, gt=0, description="hours that a finished job is kept")
+    allow_url_host: tuple[str, ...] = Field(
+        (),
+        description="hosts whose URLs are fetched: names, *.names, and addresses or networks for private ones; "
+        "by default none",
+    )
+
+    @field_validator("allow_url_host", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
 # Options that change nothing of what is read on a page.
 AFTER_READING = frozenset({"restructure_pages", "merge_tables", "relevel_titles", "concatenate_pages"})
 
@@ -192,7 +234,7 @@ AFTER_READING = frozenset({"restructure_pages", "merge_tables", "relevel_titles"
 class Origin:
     """Where a setting's value came from: a flag, an environment variable, a file, or the default.
 
-    `value` is for people: a password is not in it.
+    `value` is for people: no password and no key is in it.
     """
 
     value: object
@@ -203,6 +245,7 @@ class Origin:
 class Settings:
     runtime: RuntimeConfig
     options: ParseOptions
+    serve: ServeConfig
     origins: Mapping[str, Origin]
 
 
@@ -212,7 +255,7 @@ def default_config_file() -> Path:
 
 
 def setting_names() -> tuple[str, ...]:
-    return (*RuntimeConfig.model_fields, *ParseOptions.model_fields)
+    return (*RuntimeConfig.model_fields, *ParseOptions.model_fields, *ServeConfig.model_fields)
 
 
 def resolve(
@@ -248,12 +291,13 @@ def resolve(
             merged[name] = Origin(value, f"flag --{name.replace('_', '-')}")
     runtime = _build(RuntimeConfig, merged)
     options = _build(ParseOptions, merged)
+    serve = _build(ServeConfig, merged)
     origins = {
         name: Origin(_public(name, getattr(part, name)), merged[name].source if name in merged else "default")
-        for part in (runtime, options)
+        for part in (runtime, options, serve)
         for name in type(part).model_fields
     }
-    return Settings(runtime=runtime, options=options, origins=origins)
+    return Settings(runtime=runtime, options=options, serve=serve, origins=origins)
 
 
 def _read_toml(path: Path | None, known: tuple[str, ...]) -> dict[str, Any]:
@@ -284,8 +328,8 @@ def _build(kind: type[Any], merged: Mapping[str, Origin]) -> Any:
 
 
 def _public(name: str, value: object) -> object:
-    return HIDDEN if name == "password" and value is not None else value
+    return HIDDEN if name in SECRETS and value is not None else value
 
 
 def _shown(name: str, value: object) -> str:
-    return HIDDEN if name == "password" else re.sub(r"(?<=://)[^/\s'\"]*@", "****@", repr(value))
+    return HIDDEN if name in SECRETS else re.sub(r"(?<=://)[^/\s'\"]*@", "****@", repr(value))

@@ -11,7 +11,7 @@ import pytest
 
 from docvino.machine.table import read_toml
 from docvino.render.json import json_schema
-from docvino.settings import ParseOptions, RuntimeConfig
+from docvino.settings import ParseOptions, RuntimeConfig, ServeConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -34,7 +34,7 @@ def test_the_published_schema_is_the_schema_of_the_program() -> None:
 
 def test_every_setting_is_described_in_the_docs() -> None:
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    for model in (RuntimeConfig, ParseOptions):
+    for model in (RuntimeConfig, ParseOptions, ServeConfig):
         for name, field in model.model_fields.items():
             assert f"`{name}`" in text
             assert (field.description or "?") in text
