@@ -121,9 +121,7 @@ class Browser:
         self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path) for path in paths])
 
     def resize(self, width: int, height: int, *, mobile: bool = False) -> None:
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
 
     def dark(self, on: bool) -> None:
         features = [{"name": "prefers-color-scheme", "value": "dark" if on else "light"}]

@@ -48,7 +48,9 @@ def test_neither_image_runs_as_root(target: str) -> None:
 def test_each_file_that_is_fetched_has_a_checksum() -> None:
     fetched = [line for lines in stages().values() for line in lines if "://" in line and not line.startswith("CMD")]
     assert len(fetched) == 6
-    assert all(re.match(r"ADD --checksum=sha256:[0-9a-f]{64} +https://github\.com/\S+\.deb /$", line) for line in fetched)
+    assert all(
+        re.match(r"ADD --checksum=sha256:[0-9a-f]{64} +https://github\.com/\S+\.deb /$", line) for line in fetched
+    )
 
 
 def test_the_drivers_are_of_one_release() -> None:

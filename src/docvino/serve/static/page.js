@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { typeset } from "./formulas.js";
 import { Jobs } from "./jobs.js";
 import { KINDS, kindOf } from "./labels.js";
+import { tie } from "./links.js";
 import { render } from "./reading.js";
 import { Sheet } from "./sheet.js";
 
@@ -20,6 +21,8 @@ const AGAIN_MS = 1500; // before a stream of progress that broke is opened again
 const SURE_MS = 4000; // to say that something is really to be deleted
 const MOST_PIXELS = 16e6; // of a picture in memory; larger ones are shown smaller
 const LONGEST_SIDE = 8192;
+
+const ONE_COLUMN = matchMedia("(max-width: 800px)"); // as in page.css
 
 const $ = (id) => document.getElementById(id);
 const jobs = new Jobs();
@@ -66,7 +69,10 @@ function makeRow(job) {
   const bar = document.createElement("progress");
   bar.setAttribute("aria-label", `Progress of ${job.name}`);
   button.append(name, said, bar);
-  button.addEventListener("click", () => select(job));
+  button.addEventListener("click", () => {
+    select(job);
+    if (ONE_COLUMN.matches) $("main").scrollIntoView();
+  });
   item.append(button);
   return { item, button, name, said, bar };
 }
@@ -275,58 +281,6 @@ function sectionOf(html, page) {
 // ---- picture and text, tied together
 
 const textOf = (id) => $("reading").querySelector(`.block[data-id="${CSS.escape(id)}"]`);
-
-function light(id) {
-  for (const element of document.querySelectorAll(".lit")) element.classList.remove("lit");
-  if (id === null) return;
-  sheet.box(id)?.classList.add("lit");
-  textOf(id)?.classList.add("lit");
-}
-
-/** Scrolls the pane, and nothing else, until the element is in sight. */
-function reveal(pane, element) {
-  if (!element) return;
-  const outer = pane.getBoundingClientRect();
-  const inner = element.getBoundingClientRect();
-  if (inner.top < outer.top || inner.bottom > outer.bottom) {
-    pane.scrollTop += inner.top - outer.top - Math.max(8, (outer.height - inner.height) / 3);
-  }
-  if (inner.left < outer.left || inner.right > outer.right) pane.scrollLeft += inner.left - outer.left - 16;
-}
-
-function tie(pane, selector, other, counterpart) {
-  const idAt = (target) => target.closest?.(selector)?.dataset.id ?? null;
-  const enter = (event) => {
-    const id = idAt(event.target);
-    light(id);
-    if (id !== null) reveal(other, counterpart(id));
-  };
-  pane.addEventListener("pointerover", enter);
-  pane.addEventListener("focusin", enter);
-  pane.addEventListener("pointerleave", () => light(idAt(document.activeElement)));
-  pane.addEventListener("click", (event) => event.target.closest?.(selector)?.focus({ preventScroll: true }));
-  pane.addEventListener("keydown", (event) => {
-    const here = event.target.closest?.(selector);
-    if (!here || event.altKey || event.ctrlKey || event.metaKey) return;
-    const all = [...pane.querySelectorAll(`${selector}:not([hidden])`)];
-    const at = all.indexOf(here);
-    const goal = {
-      ArrowDown: all[at + 1],
-      ArrowRight: all[at + 1],
-      ArrowUp: all[at - 1],
-      ArrowLeft: all[at - 1],
-      Home: all[0],
-      End: all.at(-1),
-      Enter: counterpart(here.dataset.id),
-    }[event.key];
-    if (!goal) return;
-    event.preventDefault();
-    for (const element of goal.parentElement.querySelectorAll("[data-id][tabindex='0']")) element.setAttribute("tabindex", "-1");
-    goal.setAttribute("tabindex", "0");
-    goal.focus({ preventScroll: true });
-    reveal(all.includes(goal) ? pane : other, goal);
-  });
-}
 
 tie($("sheet"), ".box", $("reading"), textOf);
 tie($("reading"), ".block", $("sheet"), (id) => sheet.box(id));
