@@ -108,7 +108,7 @@ def test_addresses_are_relative_so_that_a_proxy_may_add_a_prefix() -> None:
 def test_every_element_that_a_script_takes_is_there_once() -> None:
     ids = [attributes["id"] for _, attributes in tags() if "id" in attributes]
     assert len(set(ids)) == len(ids)
-    taken = set(re.findall(r'\$\("([\w-]+)"\)', SCRIPTS["page.js"]))
+    taken = {name for text in SCRIPTS.values() for name in re.findall(r'\$\("([\w-]+)"\)', text)}
     assert taken - set(ids) == set()
 
 

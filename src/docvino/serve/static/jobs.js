@@ -145,6 +145,7 @@ export class Jobs extends EventTarget {
         job.take(answer);
         job.name = answer.name ?? name;
         job.file = null;
+        this.all = this.all.filter((other) => other === job || other.id !== job.id); // a list may have told of it first
         clearTimeout(this.timer);
         this.timer = setTimeout(() => this.refresh(), POLL_MS);
         return;

@@ -5,17 +5,22 @@ import { typeset } from "./formulas.js";
 import { Jobs } from "./jobs.js";
 import { KINDS, kindOf } from "./labels.js";
 import { tie } from "./links.js";
+import { askForKey, complain, told } from "./problems.js";
 import { render } from "./reading.js";
 import { Sheet } from "./sheet.js";
 
+// What the service calls a format: what people call it, and the ending of its file.
 const FORMATS = {
   markdown: ["Markdown", "md"],
-  json: ["JSON", "json"],
-  html: ["HTML", "html"],
-  text: ["Text", "txt"],
+  html: ["HTML with pictures", "html"],
   docx: ["Word", "docx"],
-  xlsx: ["Excel", "xlsx"],
-  pdf: ["PDF", "pdf"],
+  pdf: ["PDF, searchable", "pdf"],
+  text: ["Text", "txt"],
+  xlsx: ["Tables: Excel", "xlsx"],
+  csv: ["Tables: CSV", "csv.zip"],
+  json: ["JSON", "json"],
+  res: ["JSON of PaddleOCR-VL", "res.zip"],
+  png: ["Pictures with boxes", "png.zip"],
 };
 const AGAIN_MS = 1500; // before a stream of progress that broke is opened again
 const SURE_MS = 4000; // to say that something is really to be deleted
@@ -87,7 +92,7 @@ function showState() {
   $("before").disabled = number <= 0;
   $("after").disabled = shown.total === null || number >= shown.total - 1;
   $("cancel").hidden = !shown.active;
-  for (const button of $("downloads").querySelectorAll("button")) button.disabled = shown.status !== "done";
+  $("downloads").hidden = shown.status !== "done";
   const tenth = shown.total ? Math.floor((10 * shown.done) / shown.total) : 0;
   const now = shown.status === "running" ? `${shown.name} ${tenth}` : `${shown.name} ${shown.status}`;
   if (now !== spoken) $("live").textContent = `${shown.name}: ${shown.status}, ${shown.said}`;
@@ -287,45 +292,6 @@ tie($("reading"), ".block", $("sheet"), (id) => sheet.box(id));
 $("reading").addEventListener("pointerover", (event) => sheet.point(event.target.closest("td")?.dataset.polygon ?? null));
 $("reading").addEventListener("pointerleave", () => sheet.point(null));
 
-// ---- what is wrong
-
-function told({ message, fix, request_id: requestId }) {
-  const box = document.createElement("div");
-  box.className = "problem";
-  const cause = document.createElement("strong");
-  cause.textContent = message;
-  const remedy = document.createElement("span");
-  remedy.textContent = fix ?? "";
-  box.append(cause, remedy);
-  if (requestId) {
-    const small = document.createElement("small");
-    small.textContent = `request ${requestId}`;
-    box.append(small);
-  }
-  return box;
-}
-
-function complain(error) {
-  if (error.status === 401) return askForKey();
-  const said = { message: error.message, fix: error.fix, request_id: error.requestId };
-  const box = told(error instanceof api.Problem ? said : { message: `This page failed: ${error.message}`, fix: "Load it again." });
-  const close = document.createElement("button");
-  close.type = "button";
-  close.className = "flat";
-  close.textContent = "Close";
-  close.addEventListener("click", () => box.remove());
-  box.append(close);
-  const same = [...$("problems").children].find((old) => old.firstChild.textContent === error.message);
-  same?.remove();
-  $("problems").prepend(box);
-}
-
-function askForKey() {
-  if ($("key").open) return;
-  $("key-value").value = "";
-  $("key").showModal();
-}
-
 // ---- what people do
 
 async function copy(text) {
@@ -364,6 +330,7 @@ async function download(format, button) {
     link.download = `${shown.name.replace(/\.[^.]*$/, "")}.${ending}`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(url), 60_000);
+    closeMenu();
   } catch (error) {
     complain(error);
   }
@@ -376,7 +343,18 @@ for (const [format, [name]] of Object.entries(FORMATS)) {
   button.textContent = name;
   button.dataset.format = format;
   button.addEventListener("click", () => download(format, button));
-  $("downloads").append(button);
+  $("formats").append(button);
+}
+$("downloads").addEventListener("keydown", (event) => {
+  if (event.key === "Escape") closeMenu();
+});
+document.addEventListener("click", (event) => {
+  if (!$("downloads").contains(event.target)) $("downloads").open = false;
+});
+
+function closeMenu() {
+  $("downloads").open = false;
+  $("downloads").querySelector("summary").focus();
 }
 
 function take(files) {
