@@ -34,6 +34,11 @@ export function useKey(value) {
   }
 }
 
+// A service that refuses a large file may hang up before the browser has read why.
+function brokenOff() {
+  return new Problem(0, "The upload was broken off.", "The file may be larger than the service takes, or the service has ended.");
+}
+
 function withKey(headers = {}) {
   return key ? { ...headers, Authorization: `Bearer ${key}` } : headers;
 }
@@ -120,7 +125,7 @@ export function upload(file, fields, onProgress, signal) {
         reject(new Problem(call.status, "The service's answer is no JSON.", "See what stands between it and you."));
       }
     });
-    for (const name of ["error", "timeout"]) call.addEventListener(name, () => reject(unreachable()));
+    for (const name of ["error", "timeout"]) call.addEventListener(name, () => reject(brokenOff()));
     call.addEventListener("abort", () => reject(new DOMException("aborted", "AbortError")));
     signal.addEventListener("abort", () => call.abort());
     call.send(form);
