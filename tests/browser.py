@@ -27,7 +27,12 @@ os.dup2(commands, 3)
 os.dup2(answers, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-KEYS = {"Enter": ("Enter", 13, "\r"), "Escape": ("Escape", 27, ""), "Tab": ("Tab", 9, ""), "ArrowDown": ("ArrowDown", 40, "")}
+KEYS = {
+    "Enter": ("Enter", 13, "\r"),
+    "Escape": ("Escape", 27, ""),
+    "Tab": ("Tab", 9, ""),
+    "ArrowDown": ("ArrowDown", 40, ""),
+}
 
 
 def find_chromium() -> str | None:
