@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
@@ -29,32 +30,29 @@ ROWS = (("Step", "Pages"), ("Scan", "48"), ("Repair", "17"))
 @contextmanager
 def serving(data: Path, *arguments: str) -> Iterator[str]:
     """`docvino serve` on a free port: its address."""
-    environment = {**os.environ, "DOCVINO_DATA_DIR": str(data), "DOCVINO_CACHE_DIR": str(MODELS / "cache")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "docvino", "serve", "--preset", "nano", "--port", "0", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-    )
-    killer = Timer(START_LIMIT_S, process.kill)
-    killer.start()
+    log = data / "serve.log"
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "docvino", "serve", "--preset", "nano", "--port", "0", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stream,
+            env={**os.environ, "DOCVINO_DATA_DIR": str(data), "DOCVINO_CACHE_DIR": str(MODELS / "cache")},
+        )
     try:
-        assert process.stdout is not None
-        address = next((word for line in process.stdout for word in line.split() if word.startswith("http://")), None)
-        killer.cancel()
-        assert address is not None, "the service ended before it answered"
-        yield address + "/"
+        until = time.monotonic() + START_LIMIT_S
+        while not (found := re.search(r"http://[\d.]+:\d+", log.read_text(encoding="utf-8"))):
+            assert process.poll() is None, log.read_text(encoding="utf-8")
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        yield found[0] + "/"
     finally:
-        killer.cancel()
         process.terminate()
         try:
             process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(10)
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 @pytest.fixture(scope="module")
