@@ -15,6 +15,7 @@ from docvino.errors import ConfigError
 from docvino.parser import Parser
 from docvino.serve.app import build_app
 from docvino.serve.guard import JsonLines, is_loopback
+from docvino.serve.page import add_page
 from docvino.serve.service import Service
 from docvino.settings import ServeConfig, Settings
 
@@ -70,7 +71,7 @@ def serve(settings: Settings, listening: socket.socket, parser: Parser, ready: C
     log.setLevel(logging.INFO)
     with Service.open(parser, settings) as service:
         config = uvicorn.Config(
-            build_app(service),
+            build_app(service, add_page),
             log_config=None,
             access_log=False,
             server_header=False,

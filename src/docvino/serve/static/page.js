@@ -92,6 +92,7 @@ function showState() {
   $("before").disabled = number <= 0;
   $("after").disabled = shown.total === null || number >= shown.total - 1;
   $("cancel").hidden = !shown.active;
+  if (!page && shown.active) sheet.clear(absence());
   $("downloads").hidden = shown.status !== "done";
   const tenth = shown.total ? Math.floor((10 * shown.done) / shown.total) : 0;
   const now = shown.status === "running" ? `${shown.name} ${tenth}` : `${shown.name} ${shown.status}`;
@@ -148,7 +149,7 @@ async function showPage() {
   $("number").value = number + 1;
   showState();
   if (job.id) history.replaceState(null, "", `#${encodeURIComponent(job.id)}/${number + 1}`);
-  if (!job.id || job.status === "queued") return blank(job.problem ?? null, job.said);
+  if (!job.id || job.status === "queued") return blank(job.problem);
   try {
     const [answer, picture] = await Promise.all([
       api.getPage(job.id, number, signal),
@@ -167,11 +168,8 @@ async function showPage() {
     showText();
   } catch (error) {
     if (signal.aborted) return;
-    if (error.status === 404) blank(job.problem, job.active ? `Page ${number + 1} is not read yet.` : "There is no such page.");
-    else {
-      blank(null, "");
-      complain(error);
-    }
+    blank(error.status === 404 ? job.problem : null);
+    if (error.status !== 404) complain(error);
   }
 }
 
@@ -182,11 +180,17 @@ async function decode(picture, { width_px: width, height_px: height }) {
   return createImageBitmap(picture, scale < 1 ? resized : {}).catch(() => null);
 }
 
+/** Why there is no page to be seen. */
+function absence() {
+  if (shown.status === "running") return `Page ${number + 1} is not read yet.`;
+  return shown.active ? shown.said : "There is no such page.";
+}
+
 /** Without a page: a document that failed as a whole has nothing else to show. */
-function blank(problem, said) {
+function blank(problem) {
   for (const part of document.querySelectorAll(".tools, .halves")) part.hidden = problem !== null;
   $("failure").replaceChildren(...(problem ? [told(problem)] : []));
-  sheet.clear(said);
+  sheet.clear(absence());
   $("legend").replaceChildren();
   $("marked").textContent = "";
   $("markdown").textContent = "";
