@@ -2,11 +2,12 @@
 
     python -m pip install rapidocr==3.10.0 onnxruntime
     docvino fetch pp-ocr && docvino convert pp-ocr
-    python benchmarks/compare_rapidocr.py [--rounds 5] [--folder FOLDER_WITH_ground_truth.json]
+    python benchmarks/compare_rapidocr.py [--rounds 5] [--execution f32,bf16] [--folder FOLDER_WITH_ground_truth.json]
 
-Both use the same weights (PP-OCRv6 small) in f32. Each round reads every page once with every engine, engines taking
-turns page by page, so that a busy machine is busy for all. RapidOCR's lines are put in order by position (top, then
-left), as it has no reading order of its own; it is run as it comes (angle classifier on) and with `use_cls` off.
+Both use the same weights (PP-OCRv6 small); RapidOCR's arithmetic is f32. Each round reads every page once with every
+engine, engines taking turns page by page, so that a busy machine is busy for all. RapidOCR's lines are put in order
+by position (top, then left), as it has no reading order of its own; it is run as it comes (angle classifier on) and
+with `use_cls` off.
 """
 
 from __future__ import annotations
@@ -65,6 +66,11 @@ def folder_pages(folder: Path) -> list[Page]:
     return pages
 
 
+def docvino(execution: str) -> Callable[[str, bytes], str]:
+    parser = Parser.open(resolve({"execution": execution}, environ=os.environ).runtime)
+    return lambda name, data: whole_text(parser.parse(data, ParseOptions(pages="1"), name=name))
+
+
 def rapidocr(engine: str, use_cls: bool) -> Callable[[NDArray[np.uint8]], str]:
     from rapidocr import EngineType, RapidOCR
 
@@ -89,18 +95,19 @@ def _row(box: NDArray[np.float32]) -> tuple[int, float]:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--execution", default="f32", help="arithmetic of docvino, by comma: f32, bf16")
     arguments.add_argument("--folder", type=Path)
     options = arguments.parse_args()
     logging.disable(logging.INFO)
     pages = folder_pages(options.folder) if options.folder else drawn_pages()
-    parser = Parser.open(resolve(environ=os.environ).runtime)
     decoded = {}
     for name, data, _ in pages:
         with open_document(data, name, ParseOptions()) as document:
             decoded[name] = np.ascontiguousarray(document.page(0).pixels)
     engines: dict[str, Callable[[str, bytes], str]] = {
-        "docvino (OpenVINO, f32)": lambda name, data: whole_text(parser.parse(data, ParseOptions(pages="1"), name=name))
+        f"docvino (OpenVINO, {execution})": docvino(execution) for execution in options.execution.split(",")
     }
+    first = next(iter(engines))
     for engine in ("onnxruntime", "openvino"):
         for use_cls in (True, False):
             reader = rapidocr(engine, use_cls)
@@ -126,7 +133,7 @@ def main() -> None:
         f"{_version('onnxruntime')}"
     )
     print(f"\n| {'engine':38} | mean CER | median s a page | min | ratio |\n|---|---|---|---|---|")
-    base = statistics.median(times["docvino (OpenVINO, f32)"])
+    base = statistics.median(times[first])
     for title, values in times.items():
         mean = 100 * statistics.mean(errors[title].values())
         median = statistics.median(values)
