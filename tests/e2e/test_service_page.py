@@ -265,6 +265,8 @@ def test_what_is_no_document_is_told_with_its_fix(browser: Browser, service: str
     assert told[1]
     assert told[2].startswith("request ")
     assert browser.ask("document.getElementById('problems').getAttribute('role')") == "alert"
+    assert told[0] in browser.text("#failure")
+    assert browser.ask("document.querySelector('.halves').hidden")
 
 
 def test_nothing_is_wider_than_a_phone(shown: Browser) -> None:

@@ -93,6 +93,7 @@ function showState() {
   $("after").disabled = shown.total === null || number >= shown.total - 1;
   $("cancel").hidden = !shown.active;
   if (!page && shown.active) sheet.clear(absence());
+  else if (!shown.id && shown.problem) blank(shown.problem); // it was never accepted
   $("downloads").hidden = shown.status !== "done";
   const tenth = shown.total ? Math.floor((10 * shown.done) / shown.total) : 0;
   const now = shown.status === "running" ? `${shown.name} ${tenth}` : `${shown.name} ${shown.status}`;
