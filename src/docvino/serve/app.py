@@ -13,8 +13,9 @@ from starlette.exceptions import HTTPException
 
 from docvino import __version__
 from docvino.errors import DocvinoError
-from docvino.serve import documents
+from docvino.serve import documents, mistral, openai, paddlex
 from docvino.serve.guard import App, Guard
+from docvino.serve.incoming import Incoming
 from docvino.serve.problems import RefusalError, body, refusal
 from docvino.serve.service import INTERNAL, Service, log_fault
 from docvino.serve.worker import StoppedError
@@ -70,7 +71,10 @@ def build_app(service: Service, pages: Callable[[FastAPI], None] = lambda _app: 
         redoc_url=None,
         responses={"default": {**said, "description": "An error, with what to do about it"}},
     )
+    incoming = Incoming(service)
     api.include_router(documents.routes(service))
+    for shape in (openai, mistral, paddlex):
+        api.include_router(shape.routes(service, incoming))
     _add_state(api, service)
     _add_errors(api)
     pages(api)
@@ -113,7 +117,7 @@ def _add_state(api: FastAPI, service: Service) -> None:
 
 def _add_errors(api: FastAPI) -> None:
     def said(request: Request, problem: RefusalError) -> JSONResponse:
-        made = body(problem, request.state.request_id)
+        made = body(problem, request.state.request_id, request.url.path)
         return JSONResponse(made, status_code=problem.status, headers=problem.headers)
 
     @api.exception_handler(RefusalError)

@@ -96,12 +96,12 @@ class Guard:
         except RefusalError as error:
             if error.status in (429, 503):
                 self._service.metrics.count("docvino_rejected_total", reason=error.code)
-            await _refuse(sent, error, request_id)
+            await _refuse(sent, error, request_id, scope["path"])
         except Exception as error:  # noqa: BLE001 - no traceback leaves the house
             log_fault(f"request {request_id}", error)
             if status == 0:
                 fault = RefusalError(500, INTERNAL.code, INTERNAL.message, fix=INTERNAL.fix)
-                await _refuse(sent, fault, request_id)
+                await _refuse(sent, fault, request_id, scope["path"])
         finally:
             self._open -= 1
             self._note(scope, request_id, status, time.monotonic() - begun)
@@ -240,8 +240,8 @@ def _headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-async def _refuse(send: Send, error: RefusalError, request_id: str) -> None:
-    content = json.dumps(body(error, request_id)).encode()
+async def _refuse(send: Send, error: RefusalError, request_id: str, path: str) -> None:
+    content = json.dumps(body(error, request_id, path)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     headers += [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
     await send({"type": "http.response.start", "status": error.status, "headers": headers})

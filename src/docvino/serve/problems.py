@@ -23,6 +23,8 @@ _CODES: tuple[tuple[type[DocvinoError], str], ...] = (
     (DeviceError, "device_unavailable"),
     (InferenceError, "reading_failed"),
 )
+PADDLEX = frozenset({"/layout-parsing", "/restructure-pages"})
+_OPENAI = ("/v1/chat/", "/v1/models")
 _FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 
 
@@ -49,10 +51,19 @@ def refusal(error: DocvinoError) -> RefusalError:
     return RefusalError(error.http_status, code, said, fix=fix)
 
 
-def body(problem: RefusalError, request_id: str) -> dict[str, Any]:
-    return {
-        "error": {"code": problem.code, "message": str(problem), "fix": problem.fix, "request_id": request_id},
+def body(problem: RefusalError, request_id: str, path: str) -> dict[str, Any]:
+    """What clients of other services look for is there, too, on the paths of those."""
+    said: dict[str, Any] = {
+        "code": problem.code,
+        "message": str(problem),
+        "fix": problem.fix,
+        "request_id": request_id,
     }
+    if path.startswith(_OPENAI):
+        said |= {"type": "invalid_request_error" if problem.status < 500 else "server_error", "param": None}
+    if path in PADDLEX:
+        return {"logId": request_id, "errorCode": problem.status, "errorMsg": str(problem), "error": said}
+    return {"error": said}
 
 
 def not_found(what: str, fix: str) -> RefusalError:

@@ -6,15 +6,18 @@ import logging
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from docvino.batch import reading_key, safe_name, save_pictures
-from docvino.document import Answer, Document, Task
+from docvino.document import Answer, Document, Page, Task
 from docvino.errors import ConfigError, DocvinoError, InputError
 from docvino.inputs import InputDocument
 from docvino.outputs import write_atomically
@@ -267,6 +270,14 @@ class Service:
         with self._opened(folder, name, self._options_of(job_id)) as opened:
             image = opened.page(page.page_index)
         return encode_jpeg(image.pixels, page.rotation_degrees)
+
+    def page_pixels(
+        self, folder: Path, name: str, options: ParseOptions, pages: Iterable[Page]
+    ) -> Iterator[tuple[Page, NDArray[np.uint8]]]:
+        """Each page with its pixels, uint8 (H, W, 3) RGB, upright. Raises: InputError."""
+        with self._opened(folder, name, options) as opened:
+            for page in pages:
+                yield page, np.rot90(opened.page(page.page_index).pixels, -page.rotation_degrees // 90)
 
     def _options_of(self, job_id: str) -> ParseOptions:
         return ParseOptions(**{**self.store.options(job_id), "password": self._passwords.get(job_id)})
