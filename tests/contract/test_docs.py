@@ -46,6 +46,19 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+def _anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings: small letters, hyphens for spaces, no punctuation."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_anchor_leads_to_a_heading(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+        there = (page.parent / target).resolve() if target else page
+        assert anchor in _anchors(there), f"{target}#{anchor}"
+
+
 def test_no_document_names_a_folder_of_one_machine() -> None:
     for page in PAGES:
         assert not re.findall(r"(?<![\w.])/(?:home|root|work|tmp)/\w+", page.read_text(encoding="utf-8")), page.name
