@@ -18,17 +18,17 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
+from docvino.bench.limits import read_bandwidth
+from docvino.bench.vlm import GRIDS, PROMPTS, SEQUENCES
 
 WORKER = Path(__file__).resolve().parent / "peers" / "worker.py"
-ROWS = [("decode", rows) for rows in (1, 4, 8, 16, 32)]
-ROWS += [("prefill", tokens) for tokens in (300, 1000, 2000)]
-ROWS += [("vision", patches) for patches in (576, 1024, 3024)]
+ROWS = [("decode", rows) for rows in SEQUENCES]
+ROWS += [("prefill", tokens) for tokens in PROMPTS]
+ROWS += [("vision", patches) for patches in GRIDS]
 
 
 class Worker:
@@ -57,20 +57,6 @@ class Worker:
         assert self._process.stdin
         self._process.stdin.close()
         self._process.wait(60)
-
-
-def read_bandwidth() -> float:
-    """GB/s of reading memory with two threads: the sum of 256 MiB each, best of three."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    arrays = [np.ones(64 << 20, np.float32) for _ in range(2)]
-    best = 0.0
-    with ThreadPoolExecutor(2) as pool:
-        for _ in range(3):
-            started = time.perf_counter()
-            list(pool.map(np.sum, arrays))
-            best = max(best, sum(array.nbytes for array in arrays) / (time.perf_counter() - started) / 1e9)
-    return best
 
 
 def main() -> None:

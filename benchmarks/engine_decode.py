@@ -13,47 +13,18 @@ import argparse
 import itertools
 import statistics
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docvino.decoder.contract import Decoder, KvSettings, Phase, Row
+from docvino.bench.vlm import Timed, request
+from docvino.decoder.contract import KvSettings
 from docvino.decoder.paged import PagedDecoder
 from docvino.decoder.stateful import StatefulDecoder
 from docvino.runtime.engine import Engine
 from docvino.runtime.scheduler import EngineLimits
-from docvino.runtime.sequence import Request
 from docvino.settings import RuntimeConfig
-
-
-class Timed:
-    """A decoder that notes when its calls began and ended.
-
-    prompts   False: prompts are not computed, what lies in the blocks is taken for them; it does not matter for speed
-    """
-
-    def __init__(self, decoder: Decoder, *, prompts: bool) -> None:
-        self._decoder, self._prompts = decoder, prompts
-        self.calls: list[tuple[Phase, int, float, float]] = []
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._decoder, name)
-
-    def run(self, rows: Sequence[Row], phase: Phase) -> NDArray[np.float32]:
-        if phase == "prefill" and not self._prompts:
-            return np.zeros((sum(row.sample for row in rows), self._decoder.vocabulary), np.float32)
-        began = time.perf_counter()
-        logits = self._decoder.run(rows, phase)
-        self.calls.append((phase, len(rows), began, time.perf_counter()))
-        return logits
-
-
-def request(random: np.random.Generator, hidden: int, prompt: int, new: int) -> Request:
-    embeddings = (random.standard_normal((prompt, hidden)) * 0.02).astype(np.float32)
-    # -1 is no token: nothing stops before `new`.
-    return Request(embeddings, np.broadcast_to(np.arange(prompt), (3, prompt)), new, frozenset({-1}), guard=None)
 
 
 def main() -> None:

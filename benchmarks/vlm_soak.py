@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from docvino.bench.memory import UNTOLD, resident_mib
 from docvino.bundle import open_vlm_bundle
 from docvino.device import Model, ShapeSteps, devices, profiles
 from docvino.document import Crop
@@ -24,13 +25,6 @@ from docvino.runtime.vlm import VlmReader
 from docvino.settings import ParseOptions, RuntimeConfig
 
 BATCH = 10
-
-
-def resident_mib() -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    raise SystemExit("this system does not say how much memory a process has")
 
 
 def blots(size: tuple[int, int], seed: int) -> np.ndarray:
@@ -77,7 +71,9 @@ def main() -> None:
                 raise SystemExit(str(answer.problem))
             tokens += answer.tokens
         if (done + BATCH) % 50 == 0:
-            after[done + BATCH] = resident_mib()
+            if (held := resident_mib()) is None:
+                raise SystemExit(UNTOLD)
+            after[done + BATCH] = held
             spent = time.perf_counter() - began
             print(
                 f"{done + BATCH:6d} crops {tokens:7d} tokens {after[done + BATCH]:8.1f} MiB {spent:7.0f} s", flush=True

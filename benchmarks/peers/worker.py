@@ -12,7 +12,6 @@ seconds of one crop; `page`, seconds of the 20 crops of `PAGE` with NEW_TOKENS n
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import resource
 import statistics
@@ -25,10 +24,8 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from docvino.bench.vlm import CONTEXT, GRIDS, STEPS, squares
 
-CONTEXT, STEPS = 300, 6
-GRIDS = {576: (24, 24), 1024: (32, 32), 3024: (54, 56)}
 # Rows and columns of patches: what a page of text comes to.
 PAGE = [(24, 24)] * 12 + [(30, 40)] * 6 + [(50, 60)] * 2
 NEW_TOKENS = 70
@@ -36,19 +33,13 @@ Task = Callable[[int], float]
 
 
 def picture(grid: tuple[int, int], seed: int = 0) -> np.ndarray:
-    """Squares of 7 px in random colours: single pixels of noise are no ink to docvino's reader."""
-    squares = np.random.default_rng(seed).integers(0, 256, (grid[0] * 2, grid[1] * 2, 3), np.uint8)
-    return np.repeat(np.repeat(squares, 7, 0), 7, 1)
+    return squares(grid, 14, seed)
 
 
 def docvino(folder: str, precision: str, execution: str) -> dict[str, Task]:
-    from engine_decode import Timed, request
-
+    from docvino.bench.vlm import Steps
     from docvino.bundle import bundle_folder, open_vlm_bundle
-    from docvino.codec import vlm
     from docvino.document import Crop
-    from docvino.runtime.engine import Engine
-    from docvino.runtime.scheduler import EngineLimits
     from docvino.runtime.stages import Clock
     from docvino.runtime.vlm import VlmReader
     from docvino.settings import ParseOptions, RuntimeConfig
@@ -62,28 +53,7 @@ def docvino(folder: str, precision: str, execution: str) -> dict[str, Task]:
         max_rows=32,
     )
     reader = VlmReader.open(bundle, runtime)[0]
-    decoder, embed = reader._engine._decoder, reader._engine._embed
-    random = np.random.default_rng(0)
-
-    def decode(rows: int) -> float:
-        timed = Timed(decoder, prompts=False)
-        requests = [request(random, decoder.hidden, CONTEXT, STEPS + 2) for _ in range(rows)]
-        Engine(timed, embed, EngineLimits(rows)).generate_all(requests)  # type: ignore[arg-type]
-        calls = [call for call in timed.calls if call[0] == "decode"]
-        # From call to call: all that the engine does for a step is in it.
-        return statistics.median(after[2] - before[2] for before, after in itertools.pairwise(calls[1:]))
-
-    def prefill(tokens: int) -> float:
-        timed = Timed(decoder, prompts=True)
-        started = time.perf_counter()
-        Engine(timed, embed).generate_all([request(random, decoder.hidden, tokens, 1)])  # type: ignore[arg-type]
-        return time.perf_counter() - started
-
-    def vision(patches: int) -> float:
-        inputs = vlm.cut(picture(GRIDS[patches]), bundle.facts).inputs()
-        started = time.perf_counter()
-        reader._vision.run(inputs)
-        return time.perf_counter() - started
+    steps = Steps(reader, bundle.facts)
 
     def page(_: int) -> float:
         crops = [Crop(picture(grid, seed), "ocr", ()) for seed, grid in enumerate(PAGE)]
@@ -93,7 +63,7 @@ def docvino(folder: str, precision: str, execution: str) -> dict[str, Task]:
         assert sum(answer.tokens for answer in answers) == NEW_TOKENS * len(PAGE), [a.tokens for a in answers]
         return spent
 
-    return {"decode": decode, "prefill": prefill, "vision": vision, "page": page}
+    return {"decode": steps.decode, "prefill": steps.prefill, "vision": steps.vision, "page": page}
 
 
 def stateful(folder: str, precision: str, execution: str) -> dict[str, Task]:

@@ -82,7 +82,7 @@ def bench(
     )
     from docvino.bench.compare import as_markdown as compared
     from docvino.bench.compare import compare as judge
-    from docvino.bench.measure import Wish, parse_groups, parse_precisions, write_all
+    from docvino.bench.measure import Wish, parse_parts, parse_precisions, write_all
     from docvino.bench.measure import bench as measure
     from docvino.bench.report import as_markdown, read_report
     from docvino.inputs import find_inputs
@@ -94,7 +94,7 @@ def bench(
     wish = Wish(
         files=files,
         precisions=parse_precisions(precision),
-        groups=parse_groups(only),
+        parts=parse_parts(only),
         repeats=2 if quick else repeats,
         warm_up=warm_up,
         quick=quick,

@@ -20,7 +20,7 @@ from docvino.bench import chart, corpus, limits, measure, soak, starts
 from docvino.bench.compare import as_markdown as compared
 from docvino.bench.compare import compare
 from docvino.bench.job import Job
-from docvino.bench.measure import Wish, parse_groups, parse_precisions
+from docvino.bench.measure import Wish, parse_parts, parse_precisions
 from docvino.bench.pages import page_rows
 from docvino.bench.random_weights import published_tokenizer, write_published, write_random
 from docvino.bench.report import Report, Row, as_markdown, figure, read_report
@@ -32,7 +32,7 @@ from docvino.convert.vlm_graph import RENAMED, tensor_shapes
 from docvino.device import find_device, list_devices
 from docvino.device.rates import can_multiply, multiply_rate
 from docvino.document import Stats
-from docvino.errors import BundleError, ConfigError
+from docvino.errors import BundleError, ConfigError, InputError
 from docvino.settings import RuntimeConfig
 from docvino.specs import vlm
 from fake_core import a770
@@ -406,10 +406,10 @@ def test_random_weights_are_made_of_published_models_only(tmp_path: Path) -> Non
 
 
 def test_parts_and_precisions_are_words_of_a_list() -> None:
-    assert parse_groups("pages, limits") == ("pages", "limits")
+    assert parse_parts("pages, limits") == ("pages", "limits")
     assert parse_precisions("int8,fp32") == ("fp32", "int8")
     assert parse_precisions(None) == ()
-    for wrong in (lambda: parse_groups("page"), lambda: parse_precisions("int16"), lambda: parse_groups(",")):
+    for wrong in (lambda: parse_parts("page"), lambda: parse_precisions("int16"), lambda: parse_parts(",")):
         with pytest.raises(ConfigError):
             wrong()
 
@@ -423,6 +423,16 @@ def test_a_preset_that_is_not_converted_is_an_error_and_no_empty_report(tmp_path
 def test_rows_of_one_figure_from_several_processes_become_one() -> None:
     merged = measure._merged([row("a", 1.0), row("b", 9.0), row("a", 2.0)])
     assert [(one.name, one.values) for one in merged] == [("a", (1.0, 2.0)), ("b", (9.0,))]
+
+
+def test_one_figure_at_all_precisions_stands_together_in_the_order_of_measuring() -> None:
+    rows = [row("b", 1.0), row("a", 1.0), row("b", 2.0, precision="fp16"), row("l", 1.0, group="limits")]
+    assert [one.name for one in measure._ordered(rows)] == ["l", "b", "b", "a"]
+
+
+def test_a_file_of_the_user_that_is_gone_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        measure._pages(Wish(files=(tmp_path / "gone.png",)), tmp_path)
 
 
 def job_in(tmp_path: Path, **more: object) -> Job:
@@ -453,7 +463,10 @@ def test_a_part_whose_process_dies_is_a_row_that_says_how(tmp_path: Path, monkey
 def test_a_report_says_nothing_of_folders(tmp_path: Path) -> None:
     page = tmp_path / "secret-name.png"
     page.write_bytes(corpus.one_page())
-    _, about, digest = measure._pages(Wish(files=(page,)), tmp_path)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (copy,), about, digest = measure._pages(Wish(files=(page,)), scratch)
+    assert copy.name == "file-1.png"
     assert "secret" not in about
     assert digest == corpus.sha256_of([corpus.one_page()])
 

@@ -22,18 +22,18 @@ from docvino.bench import corpus, limits, starts
 from docvino.bench.chart import write_chart
 from docvino.bench.job import Job, Part
 from docvino.bench.random_weights import write_published
-from docvino.bench.report import Report, Row, as_markdown
+from docvino.bench.report import GROUPS, Report, Row, as_markdown
 from docvino.bench.vlm import options_for
 from docvino.bundle import converted_at
 from docvino.convert.vlm import convert_vlm
 from docvino.device import find_device, openvino_version
 from docvino.device.memory import host_memory_bytes
-from docvino.errors import BundleError, ConfigError, nearest
+from docvino.errors import BundleError, ConfigError, InputError, nearest
 from docvino.process import ended, run_child
 from docvino.settings import RuntimeConfig, WeightPrecision
-from docvino.specs import PRESETS, VLM_PRESETS, how_to_get
+from docvino.specs import PRESETS, VLM_PRESETS, get_preset, how_to_get
 
-GROUPS = ("limits", "steps", "pages", "starts")
+PARTS = ("limits", "steps", "pages", "starts")
 PRECISIONS: tuple[WeightPrecision, ...] = get_args(WeightPrecision)
 # A part of the largest model on a slow machine; one that takes longer hangs.
 LIMIT_S = 3 * 3600.0
@@ -57,14 +57,14 @@ class Wish:
 
     files           pages of the user's own; none: drawn ones
     precisions      stored weights
-    groups          of GROUPS
+    parts           of PARTS
     random_weights  name of a published model of which random weights are made
     soak_minutes    0: no soak
     """
 
     files: tuple[Path, ...] = ()
     precisions: tuple[WeightPrecision, ...] = ()
-    groups: tuple[str, ...] = GROUPS
+    parts: tuple[str, ...] = PARTS
     repeats: int = 5
     warm_up: int = 1
     quick: bool = False
@@ -72,9 +72,9 @@ class Wish:
     soak_minutes: float = 0.0
 
 
-def parse_groups(text: str | None) -> tuple[str, ...]:
+def parse_parts(text: str | None) -> tuple[str, ...]:
     """Raises: ConfigError."""
-    return GROUPS if text is None else tuple(_known(text, GROUPS, "part"))
+    return PARTS if text is None else tuple(_known(text, PARTS, "part"))
 
 
 def parse_precisions(text: str | None) -> tuple[WeightPrecision, ...]:
@@ -109,6 +109,7 @@ def bench(runtime: RuntimeConfig, wish: Wish, *, say: Callable[[str], None], pro
         is_vlm = _is_vlm(runtime)
         there = _converted(runtime)
         if not there:
+            get_preset(runtime.preset)  # an unknown name is the other mistake
             raise BundleError(f"{runtime.preset} is not converted", fix=how_to_get(runtime.preset))
         precisions = precisions or tuple(name for name in PRECISIONS if is_vlm or name != "int4")
         pages, about, digest = _pages(wish, folder)
@@ -128,7 +129,6 @@ def bench(runtime: RuntimeConfig, wish: Wish, *, say: Callable[[str], None], pro
         progress("", len(plan), len(plan), 0.0)
     merged = _merged(rows)
     merged += [*limits.shares(merged), *starts.gains(merged)]
-    order = ("limits", "classic", "vlm", "pages", "starts", "soak")
     return Report(
         date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         machine={
@@ -154,7 +154,7 @@ def bench(runtime: RuntimeConfig, wish: Wish, *, say: Callable[[str], None], pro
         quick=wish.quick,
         repeats=wish.repeats,
         warm_up=wish.warm_up,
-        rows=tuple(sorted(merged, key=lambda row: order.index(row.group))),
+        rows=tuple(_ordered(merged)),
     )
 
 
@@ -202,17 +202,17 @@ def _plan(
         )
 
     plan = []
-    if "limits" in wish.groups:
+    if "limits" in wish.parts:
         plan.append(job("limits", precisions[0] if precisions else "fp32"))
-    if "steps" in wish.groups:
+    if "steps" in wish.parts:
         parts: tuple[Part, ...] = ("vlm",) if is_vlm else ("classic", "requests")
         plan += [job(part, precision, (square,)) for precision in precisions for part in parts]
-    if "pages" in wish.groups:
+    if "pages" in wish.parts:
         plan += [job("pages", precision) for precision in precisions]
     if not precisions:
         return plan
     # The smallest: one precision is enough to tell.
-    if "starts" in wish.groups:
+    if "starts" in wish.parts:
         start = job("start", precisions[-1], pages[:1])
         start = start.model_copy(
             update={"runtime": start.runtime.model_copy(update={"cache_dir": folder / "start-cache"})}
@@ -283,18 +283,37 @@ def _merged(rows: Sequence[Row]) -> list[Row]:
     return list(found.values())
 
 
+def _ordered(rows: Sequence[Row]) -> list[Row]:
+    """By group, and within one each figure at all precisions, the figures in the order in which they were measured."""
+    first: dict[tuple[str, str], int] = {}
+    for place, row in enumerate(rows):
+        first.setdefault((row.group, row.name), place)
+    return sorted(rows, key=lambda row: (list(GROUPS).index(row.group), first[row.group, row.name]))
+
+
 def _pages(wish: Wish, folder: Path) -> tuple[tuple[Path, ...], str, str]:
     """The files to read, what they are in words, and the sha256 of their bytes."""
     if wish.files:
-        # By their bytes and not by their names, which may tell what nobody is to know.
-        digest = corpus.sha256_of(path.read_bytes() for path in wish.files)
-        return wish.files, f"{len(wish.files)} files of the user's own", digest
+        return _copied(wish.files, folder)
     drawn = [corpus.one_page()] if wish.quick else corpus.drawn_pages()
     paths = []
     for number, data in enumerate(drawn):
         paths.append(folder / f"page-{number + 1}.png")
         paths[-1].write_bytes(data)
     return tuple(paths), corpus.DRAWN + " (the first alone)" * wish.quick, corpus.sha256_of(drawn)
+
+
+def _copied(files: Sequence[Path], folder: Path) -> tuple[tuple[Path, ...], str, str]:
+    """The user's files under numbers: their names may tell what nobody is to know, and errors quote them."""
+    copies = []
+    for number, path in enumerate(files, 1):
+        copies.append(folder / f"file-{number}{path.suffix.lower()}")
+        try:
+            shutil.copyfile(path, copies[-1])
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}", fix="give files that can be read") from error
+    digest = corpus.sha256_of(copy.read_bytes() for copy in copies)
+    return tuple(copies), f"{len(copies)} files of the user's own", digest
 
 
 def _with_random_weights(
