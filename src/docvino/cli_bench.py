@@ -54,6 +54,9 @@ def bench(
         typer.Option(help="A published model of which random weights are made: paddleocr-vl-1.6, -1.5, -v1."),
     ] = None,
     preset: Preset = None,
+    layout: Annotated[
+        str | None, typer.Option(help="auto (default), none (a page is one element), whitespace or picodet.")
+    ] = None,
     device: Device = None,
     layout_device: LayoutDevice = None,
     vision_device: VisionDevice = None,
@@ -72,6 +75,7 @@ def bench(
     settings = settings_of(
         config,
         preset=preset,
+        layout=layout,
         device=device,
         layout_device=layout_device,
         vision_device=vision_device,

@@ -362,7 +362,7 @@ def test_the_second_start_is_compared_with_the_first_round_by_round() -> None:
             ("first", "ready", (6.0, 8.0)),
             ("second", "ready", (1.0, 2.0)),
             ("no test", "ready", (1.0, 1.0)),
-            ("second", "first page read", (2.0, 2.0)),
+            ("second", "first text", (2.0, 2.0)),
         )
     ]
     (gain,) = starts.gains(rows)

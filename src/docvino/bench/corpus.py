@@ -54,6 +54,13 @@ def square_page(side_px: int = 960, lines: int = 20) -> bytes:
     return _png(image)
 
 
+def line_page() -> bytes:
+    """A page of one line: what the first text of a start is read from."""
+    image, draw, font = _sheet((900, 120), 30)
+    draw.text((40, 40), _line(random.Random(1), 48), font=font, fill=_INK)
+    return _png(image)
+
+
 def sha256_of(pages: Iterable[bytes]) -> str:
     """Of the contents of all pages, one after the other."""
     digest = hashlib.sha256()

@@ -183,8 +183,9 @@ def _plan(
     *,
     is_vlm: bool,
 ) -> list[Job]:
-    square = folder / "square.png"
+    square, line = folder / "square.png", folder / "line.png"
     square.write_bytes(corpus.square_page())
+    line.write_bytes(corpus.line_page())
     random = wish.random_weights is not None
     options = options_for(random)
 
@@ -213,7 +214,7 @@ def _plan(
         return plan
     # The smallest: one precision is enough to tell.
     if "starts" in wish.parts:
-        start = job("start", precisions[-1], pages[:1])
+        start = job("start", precisions[-1], (line,))
         start = start.model_copy(
             update={"runtime": start.runtime.model_copy(update={"cache_dir": folder / "start-cache"})}
         )
@@ -295,12 +296,14 @@ def _pages(wish: Wish, folder: Path) -> tuple[tuple[Path, ...], str, str]:
     """The files to read, what they are in words, and the sha256 of their bytes."""
     if wish.files:
         return _copied(wish.files, folder)
-    drawn = [corpus.one_page()] if wish.quick else corpus.drawn_pages()
+    # Nobody waits for a model of a billion weights to read a hundred lines five times and say nothing.
+    alone = wish.quick or wish.random_weights is not None
+    drawn = [corpus.one_page()] if alone else corpus.drawn_pages()
     paths = []
     for number, data in enumerate(drawn):
         paths.append(folder / f"page-{number + 1}.png")
         paths[-1].write_bytes(data)
-    return tuple(paths), corpus.DRAWN + " (the first alone)" * wish.quick, corpus.sha256_of(drawn)
+    return tuple(paths), corpus.DRAWN + " (the first alone)" * alone, corpus.sha256_of(drawn)
 
 
 def _copied(files: Sequence[Path], folder: Path) -> tuple[tuple[Path, ...], str, str]:

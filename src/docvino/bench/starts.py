@@ -1,7 +1,7 @@
 """How long a start takes, with and without what is kept between runs: each start is a process of its own.
 
 `WAYS` take turns, so that a busy machine slows them alike. A start is from the first import to a parser that is there,
-and to its first page.
+and to the first text: that of a page of one line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WAYS = {
 
 
 def measure_start(job: Job, tell: Tell) -> list[Row]:
-    """One start in the way of the job and its first page."""
+    """One start in the way of the job and its first text."""
     began = time.perf_counter()
     from docvino.parser import Parser  # the import is part of a start
 
@@ -31,7 +31,7 @@ def measure_start(job: Job, tell: Tell) -> list[Row]:
         opened_s = time.perf_counter() - began
         document = parser.parse(job.pages[0], job.options)
         models = document.provenance.models
-    first_page_s = document.stats.total_ms / 1000
+    first_text_s = document.stats.total_ms / 1000
     tell(1, 1)
     cached = sum(model.from_cache for model in models)
     note = f"{WAYS[job.way]}; {cached} of {len(models)} models from the cache"
@@ -49,11 +49,11 @@ def measure_start(job: Job, tell: Tell) -> list[Row]:
             random_weights=job.random_weights,
         )
 
-    return [row("ready", opened_s), row("first page read", opened_s + first_page_s)]
+    return [row("ready", opened_s), row("first text", opened_s + first_text_s)]
 
 
 def gains(rows: list[Row]) -> list[Row]:
-    """How many times as fast the second start is there as the first: to a reader that is ready, and to a page."""
+    """How many times as fast the second start is there as the first: to a reader that is ready, and to a text."""
     found = []
     by_key = {row.key: row for row in rows if row.group == "starts" and row.values}
     for (group, name, precision), second in by_key.items():
