@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from docvino.bench import chart, corpus, limits, measure, soak, starts
+from docvino.bench import chart, child, corpus, limits, measure, soak, starts
 from docvino.bench.compare import as_markdown as compared
 from docvino.bench.compare import compare
 from docvino.bench.job import Job
@@ -458,6 +459,16 @@ def test_a_part_whose_process_dies_is_a_row_that_says_how(tmp_path: Path, monkey
     (found,) = measure._run(job_in(tmp_path), tmp_path, lambda _: None)
     assert found.why is not None
     assert found.why.startswith("its process ended with exit code")
+
+
+def test_a_process_whose_parent_is_gone_ends_at_its_next_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = tmp_path / "progress"
+    tell = child.teller(told, parent=os.getppid())
+    tell(1, 2)
+    assert told.read_text() == "1 2"
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    with pytest.raises(SystemExit):
+        tell(2, 2)
 
 
 def test_a_report_says_nothing_of_folders(tmp_path: Path) -> None:
