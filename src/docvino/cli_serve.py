@@ -97,6 +97,6 @@ def serve(
     with closing(run.listen(settings.serve)) as listening:
         announce(settings.runtime)
         with loading(settings.runtime.preset):
-            parser = Parser.open(settings.runtime)
+            parser = Parser.open(settings.runtime, shared=True)
         with parser:
             run.serve(settings, listening, parser, lambda address: note(f"docvino serves at {address}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -47,6 +48,7 @@ from docvino.runtime.ink import InkLayout, cut_elements
 from docvino.runtime.layout import PicoDetLayout
 from docvino.runtime.lines import LineReader
 from docvino.runtime.orientation import Orientation, turn
+from docvino.runtime.shared import SharedReader
 from docvino.runtime.stages import ByTask, Clock, LayoutStage, Reader, Watch, unwatched
 from docvino.runtime.tables import TableReader
 from docvino.runtime.vlm import VlmReader
@@ -117,6 +119,8 @@ class Stages:
     models: tuple[ModelProvenance, ...]
     warm: Callable[[], int]
     elements: tuple[Task, ...] = ()
+    is_shared: bool = False
+    close: Callable[[], None] = lambda: None
     choose: Callable[[Sequence[Region]], list[Region]] | None = None
 
 
@@ -132,18 +136,22 @@ class Parser:
     def __init__(self, runtime: RuntimeConfig, stages: Stages) -> None:
         self.runtime = runtime
         self._stages = stages
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        # A reader that is shared reads crops of several pages at once; else a page has all models to itself.
+        self._page_lock: AbstractContextManager[object] = nullcontext() if stages.is_shared else self._lock
 
     @classmethod
-    def open(cls, runtime: RuntimeConfig) -> Parser:
+    def open(cls, runtime: RuntimeConfig, *, shared: bool = False) -> Parser:
         """Loads and compiles the models of `runtime.preset`.
+
+        shared   crops of several threads are read side by side where the preset can do that, instead of in turns
 
         Raises: ConfigError, BundleError (a model is not converted), DeviceError, InferenceError and VerifyError (one
         fails or answers wrongly where it is loaded for the first time), MissingExtraError.
         """
         folder = vlm_folder(runtime)
         if folder is not None:
-            return cls(runtime, _open_vlm(folder, runtime))
+            return cls(runtime, _open_vlm(folder, runtime, shared=shared))
         preset = get_preset(runtime.preset)
         assert not isinstance(preset, VlmPreset)  # those have a folder
         return cls(runtime, _open_lines(preset, runtime))
@@ -154,6 +162,7 @@ class Parser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stages.close()
         del self._stages
 
     def parse(
@@ -190,7 +199,7 @@ class Parser:
             if index in finished:
                 yield finished[index]
                 continue
-            with self._lock:
+            with self._page_lock:
                 parsed = self._read_page(document, index, options, watch)
             yield parsed
 
@@ -209,7 +218,7 @@ class Parser:
                 f"{self.runtime.preset} does not read a picture as {task}",
                 fix=f"it reads {', '.join(self.elements) or 'pages only'}",
             )
-        with self._lock:
+        with self._page_lock:
             (answer,) = self._stages.reader.read([Crop(image.pixels, task, ())], options, Clock(watch))
         if answer.problem is not None:
             raise answer.problem
@@ -282,7 +291,7 @@ class Parser:
         """The page read the right way up; where the orientation model is not sure, the way up that reads best."""
         candidates: list[Rotation] = [0]
         if options.auto_rotate and self._stages.orientation is not None:
-            with clock.measure("orientation"):
+            with self._lock, clock.measure("orientation"):
                 candidates = self._stages.orientation.candidates(source)
         readings: list[_Reading] = []
         for degrees in candidates:
@@ -295,7 +304,7 @@ class Parser:
         regions: list[Region] = []
         found: list[Region] = []
         if self._stages.layout is not None:
-            with clock.measure("layout"):
+            with self._lock, clock.measure("layout"):
                 regions = self._stages.layout.detect(image, options)
                 if self._stages.choose is not None:
                     found, regions = regions, self._stages.choose(regions)
@@ -362,7 +371,7 @@ def _load(spec: ModelSpec[Any], name: str, runtime: RuntimeConfig) -> tuple[Bund
     return bundle, load_model(bundle, spec, runtime)
 
 
-def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
+def _open_vlm(folder: Path, runtime: RuntimeConfig, *, shared: bool) -> Stages:
     bundle = open_vlm_bundle(folder)
     name = bundle.manifest.spec
     kind = layout_of(name) if runtime.layout == "auto" else runtime.layout
@@ -370,7 +379,9 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
     if kind == "picodet":
         spec = picodet.LAYOUT
     finder = _load_layout(spec, runtime) if spec is not None else None
-    reader, loaded = VlmReader.open(bundle, runtime)
+    alone, loaded = VlmReader.open(bundle, runtime)
+    reader = SharedReader(alone) if shared else alone
+    close = reader.close if isinstance(reader, SharedReader) else lambda: None
     parts = tuple(_came_to_be(bundle, part.compiled, part.fallback, part.part) for part in loaded)
     if finder is not None:
         parts = (_provenance(*finder), *parts)
@@ -385,6 +396,8 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
             models=parts,
             warm=reader.warm,
             elements=bundle.facts.tasks,
+            is_shared=shared,
+            close=close,
         )
     if finder is not None and isinstance(kind, ModelSpec):
         return Stages(
@@ -397,6 +410,8 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
             models=parts,
             warm=reader.warm,
             elements=bundle.facts.tasks,
+            is_shared=shared,
+            close=close,
             choose=doclayout.choose,
         )
     return Stages(
@@ -409,6 +424,8 @@ def _open_vlm(folder: Path, runtime: RuntimeConfig) -> Stages:
         models=parts,
         warm=reader.warm,
         elements=bundle.facts.tasks,
+        is_shared=shared,
+        close=close,
     )
 
 

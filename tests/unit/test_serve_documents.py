@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from docvino.document import Document
+from docvino.serve.service import READERS
 from docvino.settings import ParseOptions
 from serving import Served, grey_pdf, grey_png, served, until
 
@@ -125,7 +126,7 @@ def test_what_is_no_document_is_told_at_once(running: Served) -> None:
 
 def test_a_full_queue_says_when_to_come_again(tmp_path: Path) -> None:
     with served(tmp_path, gate=False, max_queue=1) as one:
-        for number in range(4):  # as many as are read at a time
+        for number in range(READERS):  # as many as are read at a time
             assert send(one, grey_png(1)).status_code == 202
             until(lambda number=number: one.service.worker.running == number + 1)
         assert send(one, grey_png(1)).status_code == 202
@@ -140,16 +141,16 @@ def test_a_full_queue_says_when_to_come_again(tmp_path: Path) -> None:
 
 def test_a_job_is_cancelled_in_the_middle_of_a_page_and_in_the_queue(tmp_path: Path) -> None:
     with served(tmp_path, gate=False) as one:
-        jobs = [send(one, grey_png(1)).json()["id"] for _ in range(5)]
+        jobs = [send(one, grey_png(1)).json()["id"] for _ in range(READERS + 1)]
         assert one.reader.begun.acquire(timeout=20)
-        until(lambda: one.service.worker.running == 4)
-        assert one.client.post(f"/v1/jobs/{jobs[4]}/cancel").json()["status"] == "cancelled"
+        until(lambda: one.service.worker.running == READERS)
+        assert one.client.post(f"/v1/jobs/{jobs[-1]}/cancel").json()["status"] == "cancelled"
         one.client.post(f"/v1/jobs/{jobs[0]}/cancel")
         assert finished(one, jobs[0])["status"] == "cancelled"
         assert "cancelled" in one.client.get(f"/v1/jobs/{jobs[0]}/events").text
         one.reader.gate.set()
         assert finished(one, jobs[1])["status"] == "done"
-        assert one.client.get(f"/v1/jobs/{jobs[4]}").json()["status"] == "cancelled"
+        assert one.client.get(f"/v1/jobs/{jobs[-1]}").json()["status"] == "cancelled"
 
 
 def test_a_deleted_job_leaves_no_file_even_while_it_is_read(tmp_path: Path) -> None:

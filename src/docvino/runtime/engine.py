@@ -54,11 +54,12 @@ class Engine:
     def embed(self) -> Embed:
         return self._embed
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[tuple[int, Outcome]]:
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[tuple[int, Outcome]]:
         """Each request's place and outcome, as they end.
 
         Requests are taken from `requests` when a row is free for them, so an iterator that computes its prompts holds a
-        few of them at a time. A request that cannot run (it is malformed, or larger than all blocks together) has a
+        few of them at a time; None from it means that there is none now, while others still run, and is no place. A
+        request that cannot run (it is malformed, or larger than all blocks together) has a
         GenerationError for an outcome; the others go on. Closing the iterator gives everything up.
 
         Raises: InferenceError when the device fails; then, too, the engine is ready for another call.
@@ -70,15 +71,21 @@ class Engine:
             )
         self._busy = True
         try:
-            following = enumerate(requests)
+            following = iter(requests)
+            place = 0
             more = True
             while more or not self._scheduler.idle:
                 while more and self._scheduler.wants_more:
-                    place, request = next(following, (-1, None))
-                    if request is None:
+                    try:
+                        request = next(following)
+                    except StopIteration:
                         more = False
-                    elif (refusal := self._add(place, request)) is not None:
+                        break
+                    if request is None:
+                        break
+                    if (refusal := self._add(place, request)) is not None:
                         yield place, refusal
+                    place += 1
                 for sequence in self._step():
                     yield sequence.index, sequence.result()
         finally:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +33,7 @@ from docvino.selftest import Loaded, VlmTest, load_allowed
 from docvino.settings import ParseOptions, RuntimeConfig
 from docvino.specs.vlm import VlmFacts
 
+_Key = TypeVar("_Key")
 LoadedDecoder = PagedDecoder | StatefulDecoder
 _NOTHING = Answer("", 0.0)
 
@@ -40,6 +45,21 @@ class VlmPart:
     part: str
     compiled: Compiled
     fallback: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Asked(Generic[_Key]):
+    """A crop to be read, and by what its answer is known.
+
+    cancel   set: it is given up before its next token
+    took     told the milliseconds that its image tokens took
+    """
+
+    key: _Key
+    crop: Crop
+    options: ParseOptions
+    cancel: threading.Event | None
+    took: Callable[[float], None]
 
 
 class VlmReader:
@@ -130,36 +150,61 @@ class VlmReader:
     def read(self, crops: Sequence[Crop], options: ParseOptions, clock: Clock) -> list[Answer]:
         """Raises: InferenceError when the device fails in the decoder: then no crop of this call has an answer."""
         answers: dict[int, Answer] = {}
-        asked: list[int] = []  # place of the crop of each request
+        shown: set[int] = set()
 
         def tell() -> None:
             # A crop is two steps: what it shows, and what it says.
-            waiting = sum(place not in answers for place in asked)
-            clock.watch(2 * len(answers) + waiting, 2 * len(crops))
+            clock.watch(2 * len(answers) + len(shown - answers.keys()), 2 * len(crops))
 
-        def requests() -> Iterator[Request]:
-            # The engine takes the next request when it has room for it, so few image tokens are held at a time.
+        def asked() -> Iterator[Asked[int]]:
             for place, crop in enumerate(crops):
-                if not has_ink(crop.pixels):
-                    answers[place] = replace(_NOTHING, finish="blank")
-                    continue
-                try:
-                    with clock.measure("vision"):
-                        request = self._request(crop, options)
-                except (InputError, InferenceError) as problem:
-                    answers[place] = replace(_NOTHING, problem=problem)
-                    continue
-                asked.append(place)
-                tell()
-                yield request
+                yield Asked(place, crop, options, None, partial(took, place))
+
+        def took(place: int, ms: float) -> None:
+            clock.ms["vision"] += ms  # type: ignore[assignment]
+            clock.ms["decoding"] -= ms  # type: ignore[assignment]
+            shown.add(place)
+            tell()
+
+        def answered(place: int, answer: Answer) -> None:
+            answers[place] = answer
+            tell()
 
         with clock.measure("decoding"):
-            for index, outcome in self._engine.generate(requests()):
-                answers[asked[index]] = self._answer(outcome)
-                tell()
+            self.read_stream(asked(), answered)
         return [answers[place] for place in range(len(crops))]
 
-    def _request(self, crop: Crop, options: ParseOptions) -> Request:
+    def read_stream(self, asked: Iterable[Asked[_Key] | None], answered: Callable[[_Key, Answer], None]) -> None:
+        """Tells the answers as they come, each with the key of its crop; None means that there is no crop now.
+
+        Raises: InferenceError when the device fails in the decoder; what `asked` and `answered` raise.
+        """
+        keys: list[_Key] = []  # of each request
+
+        def requests() -> Iterator[Request | None]:
+            # The engine takes the next request when it has room for it, so few image tokens are held at a time.
+            for one in asked:
+                if one is None:
+                    yield None
+                    continue
+                if not has_ink(one.crop.pixels):
+                    answered(one.key, replace(_NOTHING, finish="blank"))
+                    continue
+                begun = time.perf_counter()
+                try:
+                    request = self._request(one.crop, one.options, one.cancel)
+                except (InputError, InferenceError) as problem:
+                    answered(one.key, replace(_NOTHING, problem=problem))
+                    continue
+                finally:
+                    one.took((time.perf_counter() - begun) * 1000)
+                keys.append(one.key)
+                yield request
+
+        for index, outcome in self._engine.generate(requests()):
+            answered(keys[index], self._answer(outcome))
+
+    def _request(self, crop: Crop, options: ParseOptions, cancel: threading.Event | None) -> Request:
         patches = vlm.prepare(crop.pixels, crop.task, self._facts)
         prompt = build_prompt(self._tokenizer, crop.task, patches.grid, self._facts)
         image_tokens = self._vision.run(patches.inputs())["image_embeds"][0]
@@ -171,6 +216,7 @@ class VlmReader:
             sampling=Sampling(options.temperature, options.top_p, options.seed),
             guard=USUAL_LOOPS if options.loop_guard else None,
             time_limit_s=options.time_limit_s,
+            cancel=cancel,
         )
 
     def _answer(self, outcome: Outcome) -> Answer:

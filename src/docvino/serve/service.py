@@ -34,7 +34,7 @@ from docvino.settings import ParseOptions, ServeConfig, Settings
 
 _log = logging.getLogger("docvino.serve")
 
-READERS = 4  # documents that take turns page by page
+READERS = 8  # documents that are read at a time; each holds the pixels of a page
 _END_LIMIT_S = 20.0
 
 PageDone = Callable[[int, ParsedPage], None]
