@@ -189,6 +189,14 @@ def test_pages_are_restructured_and_what_was_sent_comes_back(running: Served) ->
     assert len(whole["prunedResult"]["parsing_res_list"]) == 4
 
 
+def test_pictures_of_pages_stay_where_they_are(running: Served) -> None:
+    page = page_of(("text", "Look:"), ("image", ""), ("table", TABLE))
+    page["markdownImages"] = {"imgs/x.png": "AAAA", "imgs/lamp.jpg": "BBBB"}
+    (made,) = restructure(running, page, prettifyMarkdown=False).json()["result"]["layoutParsingResults"]
+    assert "![image](imgs/lamp.jpg)" in made["markdown"]["text"]
+    assert made["markdown"]["images"] == {"imgs/x.png": "AAAA", "imgs/lamp.jpg": "BBBB"}
+
+
 @pytest.mark.parametrize(
     "content",
     [

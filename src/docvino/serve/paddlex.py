@@ -7,6 +7,7 @@ ignored; null is always fine.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,11 +20,11 @@ from pydantic.alias_generators import to_camel
 
 from docvino.document import Document, Page
 from docvino.outputs import figures_of
-from docvino.render.flow import pages_to_read
+from docvino.render.flow import is_picture, pages_to_read
 from docvino.render.markdown import page_markdown
 from docvino.render.overlay import overlay_png
 from docvino.render.res import results
-from docvino.serve.documents import awaited
+from docvino.serve.documents import awaited, outcome
 from docvino.serve.forms import changed
 from docvino.serve.incoming import Incoming
 from docvino.serve.problems import RefusalError
@@ -36,6 +37,7 @@ _FORMATS = ("docx", "xlsx", "html", "pdf", "markdown")
 
 _TAKES = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
+_LINK = re.compile(r"""[("]([^()"\s]+)[)"]""")  # of Markdown and of HTML
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 _EXAMPLE = {"file": "JVBERi0=", "fileType": 0, "useChartRecognition": False, "returnMarkdownImages": True}
@@ -142,40 +144,50 @@ def routes(service: Service, incoming: Incoming) -> APIRouter:
         return Envelope(log_id=asked.log_id or uuid4().hex, result=made)
 
     @router.post("/restructure-pages", summary="Results of pages to those of one document")
-    def restructure_pages(
-        asked: Annotated[RestructurePages, Body(examples=[{"pages": [_PAGE_EXAMPLE]}])],
+    async def restructure_pages(
+        asked: Annotated[RestructurePages, Body(examples=[{"pages": [_PAGE_EXAMPLE]}])], request: Request
     ) -> Envelope:
         if asked.output_formats:
             raise _not_offered("outputFormats", "ask /layout-parsing with restructurePages for files")
-        document, pruned = restructured(
-            [page.pruned_result for page in asked.pages],
-            merge_tables=asked.merge_tables,
-            relevel_titles=asked.relevel_titles,
-            concatenate=asked.concatenate_pages,
-        )
-        images: dict[str, str] = {}
-        for page in asked.pages:
-            images |= page.markdown_images or {}
-        texts = [
-            "\n\n".join(page_markdown(page, {}, pretty=asked.prettify_markdown)) for page in pages_to_read(document)
-        ]
-        if asked.concatenate_pages:
-            texts = ["\n\n".join(text for text in texts if text)]
-        shown = [
-            {
-                "prunedResult": result,
-                "markdown": {
-                    "text": text,
-                    "images": {path: data for path, data in images.items() if path in text}
-                    if asked.return_markdown_images
-                    else None,
-                },
-            }
-            for result, text in zip(pruned, texts, strict=True)
-        ]
-        return Envelope(log_id=asked.log_id or uuid4().hex, result={"layoutParsingResults": shown})
+        # In the queue, as a long document takes seconds: no more of them at a time than others.
+        made = await outcome(service, request, *service.compute(lambda: _restructured(asked)))
+        return Envelope(log_id=asked.log_id or uuid4().hex, result=made)
 
     return router
+
+
+def _restructured(asked: RestructurePages) -> dict[str, Any]:
+    """Raises: RefusalError."""
+    document, pruned = restructured(
+        [page.pruned_result for page in asked.pages],
+        merge_tables=asked.merge_tables,
+        relevel_titles=asked.relevel_titles,
+        concatenate=asked.concatenate_pages,
+    )
+    links: dict[str, str] = {}
+    images: dict[str, str] = {}
+    for page, sent in zip(document.pages, asked.pages, strict=True):
+        images |= sent.markdown_images or {}
+        links |= _links(page, sent)
+    texts = [
+        "\n\n".join(page_markdown(page, links, pretty=asked.prettify_markdown)) for page in pages_to_read(document)
+    ]
+    if asked.concatenate_pages:
+        texts = ["\n\n".join(text for text in texts if text)]
+    shown = []
+    for result, text in zip(pruned, texts, strict=True):
+        named = dict.fromkeys(path for path in _LINK.findall(text) if path in images)
+        own = {path: images[path] for path in named} if asked.return_markdown_images else None
+        shown.append({"prunedResult": result, "markdown": {"text": text, "images": own}})
+    return {"layoutParsingResults": shown}
+
+
+def _links(page: Page, sent: RestructurePage) -> dict[str, str]:
+    """Block id -> path, of the pictures that came with a page: they come in the order of reading."""
+    in_cells = {path for entry in sent.pruned_result.parsing_res_list for path in _LINK.findall(entry.block_content)}
+    paths = [path for path in sent.markdown_images or {} if path not in in_cells]
+    pictures = [block for block in page.blocks if is_picture(block)]
+    return dict(zip((block.id for block in pictures), paths, strict=True)) if len(paths) == len(pictures) else {}
 
 
 def options_of(asked: LayoutParsing, own: ParseOptions) -> ParseOptions:

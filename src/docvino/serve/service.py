@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from docvino.settings import ParseOptions, ServeConfig, Settings
 
 _log = logging.getLogger("docvino.serve")
 
+_T = TypeVar("_T")
 READERS = 8  # documents that are read at a time; each holds the pixels of a page
 _END_LIMIT_S = 20.0
 
@@ -155,6 +157,14 @@ class Service:
             self._count_tokens(answer.prompt_tokens, answer.tokens)
             return answer
 
+        return stop, self.worker.submit(stop, call)
+
+    def compute(self, call: Callable[[], _T]) -> tuple[Stop, Future[_T]]:
+        """Anything else that takes its time, in its turn.
+
+        Raises: RefusalError.
+        """
+        stop = self._stop()
         return stop, self.worker.submit(stop, call)
 
     # ---- jobs
