@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from docvino.errors import ConfigError
+from docvino.errors import ConfigError, MissingExtraError
 from docvino.serve import run
 from docvino.serve.guard import JsonLines, is_loopback
 from docvino.serve.problems import refusal
 from docvino.serve.service import clean_name
-from docvino.settings import ServeConfig
+from docvino.settings import ServeConfig, resolve
 from serving import KEY, grey_png, served
 
 
@@ -164,3 +164,25 @@ def test_names_of_files_lead_nowhere() -> None:
     assert clean_name("..") == "_"
     assert clean_name(None) == clean_name("") == "document"
     assert len(clean_name("x" * 500)) == 120
+
+
+def test_without_the_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from docvino import cli_serve
+
+    monkeypatch.setattr(cli_serve, "find_spec", lambda _name: None)
+    with pytest.raises(MissingExtraError, match="fastapi") as caught:
+        cli_serve.serve()
+    assert caught.value.fix == 'pip install "docvino[serve]"'
+
+
+def test_settings_of_the_service_come_from_the_environment_and_the_key_is_never_shown() -> None:
+    settings = resolve(
+        {"port": 0}, environ={"DOCVINO_API_KEY": "a secret", "DOCVINO_ALLOW_URL_HOST": "a.example, *.b.example"}
+    )
+    assert settings.serve.api_key == "a secret"
+    assert settings.serve.allow_url_host == ("a.example", "*.b.example")
+    assert (settings.serve.port, settings.origins["port"].source) == (0, "flag --port")
+    assert "a secret" not in repr(settings.serve) + repr(settings.origins)
+    with pytest.raises(ConfigError) as caught:
+        resolve({"api_key": ""}, environ={})
+    assert "(hidden)" in str(caught.value)
