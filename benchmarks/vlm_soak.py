@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from docvino.bench.memory import UNTOLD, resident_mib
 from docvino.bundle import open_vlm_bundle
 from docvino.device import Model, ShapeSteps, devices, profiles
 from docvino.document import Crop
+from docvino.machine.resident import UNTOLD, resident_mib
 from docvino.runtime.stages import Clock
 from docvino.runtime.vlm import VlmReader
 from docvino.settings import ParseOptions, RuntimeConfig

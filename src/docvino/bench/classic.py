@@ -7,10 +7,10 @@ answer, recognition with cutting lines out and decoding them.
 from __future__ import annotations
 
 from docvino.bench.job import Job, Tell
-from docvino.bench.memory import UNTOLD, peak_mib
 from docvino.bench.report import Row
 from docvino.document import Stats
 from docvino.errors import InferenceError
+from docvino.machine.resident import UNTOLD, peak_mib
 from docvino.parser import Parser
 from docvino.settings import ParseOptions
 
@@ -102,14 +102,4 @@ def _read(parser: Parser, job: Job) -> Stats:
 def _row(
     job: Job, name: str, unit: str, execution: str, values: list[float], *, note: str = "", why: str | None = None
 ) -> Row:
-    return Row(
-        group="classic",
-        name=name,
-        unit=unit,
-        better="lower",
-        precision=job.runtime.precision,
-        execution=execution,
-        values=tuple(values),
-        note=note,
-        why=why,
-    )
+    return job.row("classic", name, unit, "lower", execution, values, note=note, why=why)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from docvino.bench.report import Better, Row
 from docvino.settings import ParseOptions, RuntimeConfig
 
 Part = Literal["limits", "classic", "requests", "vlm", "pages", "start", "soak"]
@@ -39,3 +40,33 @@ class Job(BaseModel):
     @property
     def rounds(self) -> int:
         return self.warm_up + self.repeats
+
+    def row(
+        self,
+        group: str,
+        name: str,
+        unit: str,
+        better: Better,
+        execution: str,
+        values: Sequence[float],
+        *,
+        note: str = "",
+        why: str | None = None,
+        limit: str | None = None,
+        cost: float | None = None,
+    ) -> Row:
+        """A figure of this job's model; fields as in `Row`."""
+        return Row(
+            group=group,
+            name=name,
+            unit=unit,
+            better=better,
+            precision=self.runtime.precision,
+            execution=execution,
+            values=tuple(values),
+            note=note,
+            why=why,
+            limit=limit,
+            cost=cost,
+            random_weights=self.random_weights,
+        )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from docvino.bench.classic import execution_of
 from docvino.bench.job import Job, Tell
-from docvino.bench.memory import UNTOLD, peak_mib
 from docvino.bench.report import Better, Row
 from docvino.document import Stats
 from docvino.errors import InputError
+from docvino.machine.resident import UNTOLD, peak_mib
 from docvino.parser import Parser
 
 STAGES = tuple(name for name in Stats.model_fields if name.endswith("_ms"))
@@ -38,18 +38,7 @@ def page_rows(job: Job, rounds: list[Stats], pages: int, execution: str, peak: f
     """
 
     def row(name: str, unit: str, better: Better, values: list[float], note: str = "", why: str | None = None) -> Row:
-        return Row(
-            group="pages",
-            name=name,
-            unit=unit,
-            better=better,
-            precision=job.runtime.precision,
-            execution=execution,
-            values=tuple(values),
-            note=note,
-            why=why,
-            random_weights=job.random_weights,
-        )
+        return job.row("pages", name, unit, better, execution, values, note=note, why=why)
 
     last = rounds[-1]
     note = f"{pages} pages, {last.crops} crops, {last.lines} lines, {last.tokens} tokens"

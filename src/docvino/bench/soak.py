@@ -12,9 +12,9 @@ import numpy as np
 from docvino.bench.classic import execution_of
 from docvino.bench.corpus import endless_pages
 from docvino.bench.job import Job, Tell
-from docvino.bench.memory import UNTOLD, resident_mib
 from docvino.bench.report import Row
 from docvino.errors import InputError
+from docvino.machine.resident import UNTOLD, resident_mib
 from docvino.parser import Parser
 
 WARM_SHARE = 0.2  # of the pages: caches fill, shapes are compiled
@@ -43,18 +43,7 @@ def measure_soak(job: Job, tell: Tell) -> list[Row]:
     slope, why = slope_of(told) if told else (None, UNTOLD)
 
     def row(name: str, unit: str, values: Sequence[float], note: str, why: str | None) -> Row:
-        return Row(
-            group="soak",
-            name=name,
-            unit=unit,
-            better="lower",
-            precision=job.runtime.precision,
-            execution=execution,
-            values=tuple(values),
-            note=note,
-            why=why,
-            random_weights=job.random_weights,
-        )
+        return job.row("soak", name, unit, "lower", execution, values, note=note, why=why)
 
     note = f"least squares over {len(told) - _warm(len(told))} pages after {_warm(len(told))}, {job.minutes:g} minutes"
     ends = f"{told[_warm(len(told))]:.0f} MiB then, {told[-1]:.0f} MiB at the end" if told else ""

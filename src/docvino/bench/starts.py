@@ -37,17 +37,8 @@ def measure_start(job: Job, tell: Tell) -> list[Row]:
     note = f"{WAYS[job.way]}; {cached} of {len(models)} models from the cache"
 
     def row(name: str, value: float) -> Row:
-        return Row(
-            group="starts",
-            name=f"{job.way}: {name}",
-            unit="s",
-            better="lower",
-            precision=runtime.precision,
-            execution=models[-1].execution_precision,
-            values=(value,),
-            note=note,
-            random_weights=job.random_weights,
-        )
+        execution = models[-1].execution_precision
+        return job.row("starts", f"{job.way}: {name}", "s", "lower", execution, [value], note=note)
 
     return [row("ready", opened_s), row("first text", opened_s + first_text_s)]
 

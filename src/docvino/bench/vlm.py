@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from docvino.bench.job import Job, Tell
 from docvino.bench.limits import MEMORY
-from docvino.bench.memory import UNTOLD, peak_mib
 from docvino.bench.report import Better, Row
 from docvino.bundle import VlmBundle, open_vlm_bundle, vlm_folder
 from docvino.codec import vlm
 from docvino.decoder.contract import Decoder, Phase
 from docvino.decoder.contract import Row as DecoderRow
 from docvino.errors import BundleError, InferenceError
+from docvino.machine.resident import UNTOLD, peak_mib
 from docvino.runtime.engine import Engine
 from docvino.runtime.scheduler import EngineLimits
 from docvino.runtime.sequence import Generation, Request
@@ -148,20 +148,7 @@ def measure_steps(job: Job, tell: Tell) -> list[Row]:
         limit: str | None = None,
         cost: float | None = None,
     ) -> Row:
-        return Row(
-            group="vlm",
-            name=name,
-            unit=unit,
-            better=better,
-            precision=job.runtime.precision,
-            execution=execution,
-            values=tuple(values),
-            note=note,
-            why=why,
-            limit=limit,
-            cost=cost,
-            random_weights=job.random_weights,
-        )
+        return job.row("vlm", name, unit, better, execution, values, note=note, why=why, limit=limit, cost=cost)
 
     multiplied = f"matmul {'int8' if job.runtime.precision in ('int8', 'int4') else execution.split(' ')[0]}"
     rows = []

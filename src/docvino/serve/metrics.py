@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
+
+from docvino.machine.resident import resident_mib
 
 _Labels = tuple[tuple[str, str], ...]
 _BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -37,7 +38,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._values: dict[str, dict[_Labels, float]] = {name: {} for name in _KNOWN}
         self._gauges: dict[str, Callable[[], float]] = {
-            "docvino_memory_bytes": resident_bytes,
+            "docvino_memory_bytes": lambda: (resident_mib() or 0.0) * 2**20,
             "docvino_open_files": open_files,
         }
 
@@ -73,17 +74,6 @@ class Metrics:
                 full = f"{name}_{part}" if part else name
                 lines.append(f"{full}{'{' + ','.join(shown) + '}' if shown else ''} {value:.10g}")
         return "\n".join(lines) + "\n"
-
-
-def resident_bytes() -> float:
-    """Of this process; 0 where the system does not tell as Linux does."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0.0
-    import resource
-
-    return float(pages * resource.getpagesize()) if sys.platform != "win32" else 0.0
 
 
 def open_files() -> float:
