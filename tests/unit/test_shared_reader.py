@@ -81,7 +81,8 @@ def test_crops_of_several_callers_are_in_the_engine_at_once() -> None:
     reader = SharedReader(stream)  # type: ignore[arg-type]
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(texts, reader, grey) for grey in (21, 22, 23, 24)]
-        while len(reader._waiting) < 3:  # one of them is in the engine, which waits at the gate
+        # The first are in the engine, which waits at the gate; the others queue behind it.
+        while len(reader._waiting) + stream.most_at_once < 4:
             assert not any(one.done() for one in waiting)
         stream.gate.set()
         assert [one.result(20) for one in waiting] == [["21"], ["22"], ["23"], ["24"]]
