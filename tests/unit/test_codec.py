@@ -285,6 +285,13 @@ def one_hot(*path: tuple[int, float], classes: int = 5) -> NDArray[np.float32]:
     return steps
 
 
+def test_lines_of_one_width_share_an_inference_and_long_ones_come_first() -> None:
+    widths = [320, 900, 320, 901, 320, 320, 320]
+    assert recognition.batches(widths, 4, mixed=False) == [[3], [1], [0, 2, 4, 5], [6]]
+    assert recognition.batches(widths, 4, mixed=True) == [[3, 1, 0, 2], [4, 5, 6]]
+    assert recognition.batches([], 4, mixed=False) == []
+
+
 ALPHABET = recognition.alphabet("a\nb\nc")
 
 

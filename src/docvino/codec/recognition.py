@@ -58,6 +58,28 @@ def input_width(line: NDArray[np.uint8], facts: RecognitionFacts) -> int:
     return max(1, min(facts.max_width_px, math.ceil(facts.height_px * int(width) / int(height))))
 
 
+def padded_width(line: NDArray[np.uint8], facts: RecognitionFacts, step_px: int = 1) -> int:
+    """Width in pixels at which the line goes through the network when it goes alone."""
+    return -(-max(facts.min_width_px, input_width(line, facts)) // step_px) * step_px
+
+
+def batches(widths: Sequence[int], most: int, *, mixed: bool) -> list[list[int]]:
+    """Places of lines that share an inference, the longest lines first.
+
+    Long ones begin so that several inferences at once end at nearly the same time.
+
+    widths   padded width of each line
+    most     lines in one batch
+    mixed    whether lines of other widths may fill a batch up
+    """
+    groups: list[list[int]] = []
+    for place in sorted(range(len(widths)), key=lambda place: -widths[place]):
+        if not groups or len(groups[-1]) == most or not (mixed or widths[groups[-1][0]] == widths[place]):
+            groups.append([])
+        groups[-1].append(place)
+    return groups
+
+
 def prepare(lines: Sequence[NDArray[np.uint8]], facts: RecognitionFacts, step_px: int = 1) -> NDArray[np.float32]:
     """Line images uint8 (h, w, 3) RGB -> float32 (B, 3, 48, W) BGR in -1..1.
 
@@ -66,7 +88,7 @@ def prepare(lines: Sequence[NDArray[np.uint8]], facts: RecognitionFacts, step_px
     Source: resize_norm_img in PaddleOCR.
     """
     widths = [input_width(line, facts) for line in lines]
-    widest = -(-max(facts.min_width_px, *widths) // step_px) * step_px
+    widest = max(padded_width(line, facts, step_px) for line in lines)
     batch = np.zeros((len(lines), 3, facts.height_px, widest), np.float32)
     for row, (line, width) in enumerate(zip(lines, widths, strict=True)):
         small = to_bgr(resize(line, width, facts.height_px))

@@ -31,7 +31,8 @@ class Profile:
     execution        arithmetic
     kv_precision     how keys and values of a decoder are stored
     async_slots      inference requests in flight for text lines
-    line_batch       text lines of one inference
+    line_batch       most text lines of one inference
+    mixed_widths     whether lines of several widths share an inference, the shorter ones padded
     own_streams      whether requests run side by side only when each has a stream of its own
     any_size         whether inputs may change their size from call to call
     steps            sizes that inputs are rounded to
@@ -43,14 +44,15 @@ class Profile:
     kv_precision: KvPrecision
     async_slots: int
     line_batch: int
+    mixed_widths: bool
     own_streams: bool
     any_size: bool
     steps: ShapeSteps
     about: str
 
 
-# Lines of one inference. Measured on two CPU cores (2026-11-30, four pages, 114 lines): 1, 2 and 4 lines in a batch are
-# alike, 6 are slower by a fifth; more lines pad more.
+# Most lines of one inference. Measured on two CPU cores (2026-12-01, docs/performance.md): lines of one width are alike
+# by one and by four; lines of several widths are 1.3 times as fast without the padding that they need side by side.
 _LINES = 4
 # A GPU compiles kernels for sizes it has not seen, and keeps them: sizes are rounded up. Source: opencv/opencv#18723
 # (up to 40 s for each new size), openvinotoolkit/openvino#27198 (memory grows with the number of sizes).
@@ -60,12 +62,35 @@ _GPU_STEPS = ShapeSteps(page_px=160, line_px=160, patches=256)
 def _cpu(name: str, about: str) -> Profile:
     # Source of f32: bf16 moves detector probabilities by up to half (measured, see settings.md). Source of u8: paged
     # decoding of rounded keys and values reads the same text (docs/paddleocr-vl.md) in a quarter of the memory.
-    return Profile(name, "f32", "u8", 2, _LINES, own_streams=True, any_size=True, steps=ShapeSteps(), about=about)
+    return Profile(
+        name,
+        "f32",
+        "u8",
+        2,
+        _LINES,
+        mixed_widths=False,
+        own_streams=True,
+        any_size=True,
+        steps=ShapeSteps(),
+        about=about,
+    )
 
 
 def _gpu(name: str, slots: int, about: str) -> Profile:
     # f16 for keys and values until 8 bits have passed on such a card: OpenVINO would take 8 bits without a word.
-    return Profile(name, "f16", "f16", slots, _LINES, own_streams=False, any_size=True, steps=_GPU_STEPS, about=about)
+    # Widths share an inference there: each width in each number of lines would be a size to compile.
+    return Profile(
+        name,
+        "f16",
+        "f16",
+        slots,
+        _LINES,
+        mixed_widths=True,
+        own_streams=False,
+        any_size=True,
+        steps=_GPU_STEPS,
+        about=about,
+    )
 
 
 CPU_AMX = _cpu("cpu-amx", "matrix units that f32 leaves idle: `--execution bf16` uses them, and rounds")
@@ -83,6 +108,7 @@ NPU = Profile(
     "f16",
     1,
     1,
+    mixed_widths=False,
     own_streams=False,
     any_size=False,
     steps=ShapeSteps(),

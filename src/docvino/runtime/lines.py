@@ -1,4 +1,4 @@
-"""Reads text line by line: detection on the whole crop, recognition of each line in batches of like width."""
+"""Reads text line by line: detection on the whole crop, recognition of its lines, alone or in batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LineReader:
         self._recogniser, self._recognition = recogniser, recognition_spec.facts
         self._detection_names = detection_spec.inputs[0].name, detection_spec.outputs[0].name
         self._recognition_names = recognition_spec.inputs[0].name, recognition_spec.outputs[0].name
-        self._batch = recogniser.profile.line_batch
+        self._batch, self._mixed = recogniser.profile.line_batch, recogniser.profile.mixed_widths
         self._steps = detector.profile.steps
         self._alphabet = recognition.alphabet(characters)
 
@@ -76,8 +76,8 @@ class LineReader:
 
     def recognise(self, lines: Sequence[NDArray[np.uint8]]) -> list[tuple[str, float]]:
         """Text and confidence of each straightened line image, in order."""
-        ranking = sorted(range(len(lines)), key=lambda i: recognition.input_width(lines[i], self._recognition))
-        batches = [ranking[start : start + self._batch] for start in range(0, len(ranking), self._batch)]
+        widths = [recognition.padded_width(line, self._recognition, self._steps.line_px) for line in lines]
+        batches = recognition.batches(widths, self._batch, mixed=self._mixed)
         name, output = self._recognition_names
 
         def inputs() -> Iterator[Tensors]:
