@@ -82,11 +82,13 @@ def rapidocr(engine: str, use_cls: bool) -> Callable[[NDArray[np.uint8]], str]:
 
     kind = EngineType.ONNXRUNTIME if engine == "onnxruntime" else EngineType.OPENVINO
     stages = ("Det", "Cls", "Rec")
-    with in_f32() if engine.endswith("f32") else nullcontext():
-        reader = RapidOCR(params={f"{stage}.engine_type": kind for stage in stages} | {"Global.use_cls": use_cls})
+    reader = RapidOCR(params={f"{stage}.engine_type": kind for stage in stages} | {"Global.use_cls": use_cls})
 
     def read(pixels: NDArray[np.uint8]) -> str:
-        found = reader(pixels[..., ::-1])
+        with (
+            in_f32() if engine.endswith("f32") else nullcontext()
+        ):  # models are loaded by the first call that needs them
+            found = reader(pixels[..., ::-1])
         if found.boxes is None:
             return ""
         lines = sorted(zip(found.boxes, found.txts, strict=True), key=lambda pair: _row(pair[0]))
