@@ -329,6 +329,14 @@ def test_nothing_read_has_no_confidence() -> None:
     assert recognition.decode(one_hot((0, 0.99), (0, 0.99)), ALPHABET) == [("", 0.0)]
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_number_that_is_not_finite_is_not_lost_when_the_best_class_is_found(value: float) -> None:
+    probabilities = np.full((1, 3, 40), 0.02, np.float32)
+    probabilities[0, 1, 30] = value
+    _, certainty = recognition.best(probabilities)
+    assert np.isfinite(certainty).tolist() == [[True, False, True]]
+
+
 def test_each_row_of_a_batch_is_read_on_its_own() -> None:
     batch = np.concatenate([one_hot((1, 0.8), (2, 0.8)), one_hot((2, 0.6), (2, 0.6))])
     assert [text for text, _ in recognition.decode(batch, ALPHABET)] == ["ab", "b"]

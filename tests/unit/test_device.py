@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
-from docvino.device import Model, compile_model, first_line, list_devices, open_core, openvino_version
+from docvino.device import Model, Tensors, compile_model, first_line, list_devices, open_core, openvino_version
 from docvino.errors import BundleError, DeviceError, InferenceError
 from docvino.settings import RuntimeConfig
 from docvino.specs.orientation import ORIENTATION
@@ -192,6 +192,18 @@ def test_an_output_that_is_not_finite_is_an_inference_error_and_the_model_goes_o
     with pytest.raises(InferenceError, match=message):
         model.run(bad)
     assert model.run(rows(1, 1))["y"].tolist() == [[0, 0, 0]]
+
+
+def test_what_is_taken_of_outputs_is_kept_and_checked(runtime: RuntimeConfig, tmp_path: Path) -> None:
+    model = compile_model(save(tmp_path, "log"), SEVERAL, runtime.model_copy(update={"async_slots": 2}))
+
+    def largest(outputs: Tensors) -> Tensors:
+        return {"y": outputs["y"].max(axis=1)}
+
+    found = list(model.run_all([rows(1, value) for value in (1, 2, 3, 4)], largest))
+    assert [float(outputs["y"][0]) for outputs in found] == pytest.approx(np.log([1, 2, 3, 4]))
+    with pytest.raises(InferenceError, match="not finite in output 'y'"):
+        list(model.run_all([rows(1, 1), rows(1, -1)], largest))
 
 
 def test_an_input_stays_what_it_is_when_the_model_runs_again(runtime: RuntimeConfig, tmp_path: Path) -> None:

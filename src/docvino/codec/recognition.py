@@ -104,17 +104,31 @@ def alphabet(dictionary: str) -> tuple[str, ...]:
     return ("", *dictionary.split("\n"), " ")
 
 
-def decode(probabilities: NDArray[np.float32], characters: Sequence[str]) -> list[tuple[str, float]]:
-    """float32 (B, T, C) probabilities -> text and confidence [0, 1] of each row, by best path.
+def best(probabilities: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """float32 (B, T, C) probabilities -> the likeliest class of each column, int64 (B, T), and its probability.
+
+    A column that holds a NaN has a NaN for probability.
+    """
+    classes = probabilities.argmax(axis=2)
+    return classes, np.take_along_axis(probabilities, classes[..., None], axis=2)[..., 0]
+
+
+def spell(
+    classes: NDArray[np.int64], certainty: NDArray[np.float32], characters: Sequence[str]
+) -> list[tuple[str, float]]:
+    """What `best` gives -> text and confidence [0, 1] of each row, by best path.
 
     The confidence is the mean probability of the characters kept, 0 where none is.
     """
-    best = probabilities.argmax(axis=2)
-    certainty = np.take_along_axis(probabilities, best[..., None], axis=2)[..., 0]
     answers = []
-    for classes, scores in zip(best, certainty, strict=True):
-        keep = classes != _BLANK
-        keep[1:] &= classes[1:] != classes[:-1]
-        text = "".join(characters[index] for index in classes[keep])
+    for row, scores in zip(classes, certainty, strict=True):
+        keep = row != _BLANK
+        keep[1:] &= row[1:] != row[:-1]
+        text = "".join(characters[index] for index in row[keep])
         answers.append((text, float(scores[keep].mean()) if keep.any() else 0.0))
     return answers
+
+
+def decode(probabilities: NDArray[np.float32], characters: Sequence[str]) -> list[tuple[str, float]]:
+    """float32 (B, T, C) probabilities -> text and confidence of each row, see `spell`."""
+    return spell(*best(probabilities), characters)

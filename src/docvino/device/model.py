@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from docvino.device.memory import Promise
 from docvino.device.profiles import Profile
 from docvino.errors import InferenceError
 
-Tensors = dict[str, NDArray[np.float32]]
+Tensors = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +102,17 @@ class Model:
             raise self._failure(error) from error
         return self._copy_outputs(self._request)
 
-    def run_all(self, batches: Iterable[Mapping[str, NDArray[np.float32]]]) -> Iterator[Tensors]:
+    def run_all(
+        self,
+        batches: Iterable[Mapping[str, NDArray[np.float32]]],
+        take: Callable[[Tensors], Tensors] | None = None,
+    ) -> Iterator[Tensors]:
         """Inferences of all batches, several in flight; outputs come in the order of the batches.
 
         Batches are pulled as slots become free, so preparing one overlaps with running another.
+
+        take   makes of outputs what is wanted of them, where copies of all would be large. It gets views that the next
+               inference overwrites; what it gives is what is checked, so it must carry a NaN on
 
         Raises: InferenceError when the device fails or an output is not finite.
         """
@@ -113,12 +120,12 @@ class Model:
         try:
             for index, batch in enumerate(batches):
                 if len(running) == len(self._requests):
-                    yield self._finished(running.popleft())
+                    yield self._finished(running.popleft(), take)
                 request = self._requests[index % len(self._requests)]
                 self._start(request, batch)
                 running.append(request)
             while running:
-                yield self._finished(running.popleft())
+                yield self._finished(running.popleft(), take)
         finally:
             # Given up or failed: what is on its way must land before its request is used again.
             for request in running:
@@ -131,12 +138,14 @@ class Model:
         except RuntimeError as error:
             raise self._failure(error) from error
 
-    def _finished(self, request: Any) -> Tensors:
+    def _finished(self, request: Any, take: Callable[[Tensors], Tensors] | None) -> Tensors:
         try:
             request.wait()
         except RuntimeError as error:
             raise self._failure(error) from error
-        return self._copy_outputs(request)
+        if take is None:
+            return self._copy_outputs(request)
+        return self._checked(take({name: request.get_tensor(name).data for name in self._outputs}))
 
     def _copy_outputs(self, request: Any) -> Tensors:
         return self._checked({name: request.get_tensor(name).data.copy() for name in self._outputs})
